@@ -1,0 +1,329 @@
+"""The values that the stages hand to each other. Imports nothing of ours.
+
+inspect -> Facts; space -> Candidate; launch + measure -> Trial (with Samples); verdict -> Verdict; profile.
+Everything is frozen and JSON-shaped: `to_json` gives plain dictionaries for the journal, `from_json` reads them back.
+Units stand in the names: `_s` seconds, `_ms` milliseconds, `_gib` GiB (2**30 bytes), `_tok_s` tokens a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+# ---------------------------------------------------------------- inspect
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """What NVML says about the GPU to tune for; `kind` is `cpu` where vLLM will run on the processor."""
+
+    kind: str  # "cuda", "rocm" or "cpu"
+    name: str  # as the driver prints it, e.g. "NVIDIA H200"; the processor's model on a CPU
+    slug: str  # short name for folders: "h200", "rtx4090", "cpu"
+    count: int
+    memory_gib: float
+    compute_capability: str | None = None  # "9.0"
+    driver: str | None = None
+    uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BackendFacts:
+    """One attention backend and why the installed vLLM would refuse it for this model and GPU (empty: it is valid)."""
+
+    name: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        return not self.reasons
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """The installed vLLM, as it describes itself from inside the target interpreter."""
+
+    python: str  # path of the target interpreter
+    python_version: str
+    vllm_version: str  # "0.26.0", without a local suffix such as +cpu
+    torch_version: str
+    platform: str  # "cuda", "rocm" or "cpu": what this vLLM build would run on here
+    cuda_version: str | None = None
+    flashinfer_version: str | None = None
+    flags: tuple[str, ...] = ()  # long option names of `vllm serve`, "--max-num-seqs"
+    backends: tuple[BackendFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the model's config.json says."""
+
+    model: str  # as the person gave it: folder or hub id
+    architecture: str
+    config_hash: str  # sha256 of the canonical config, 16 hex digits
+    layers: int
+    hidden_size: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocab_size: int
+    max_length: int  # tokens, before any --max-model-len
+    dtype: str | None = None
+    quantization: str | None = None
+    experts: int = 0
+    mla: bool = False
+    has_weights: bool = True  # False: the folder holds no weights, only --load-format dummy can serve it
+    revision: str | None = None  # commit of a hub model
+
+
+@dataclass(frozen=True)
+class Facts:
+    gpu: GpuFacts
+    engine: EngineFacts
+    model: ModelFacts
+
+
+# ---------------------------------------------------------------- space
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings that differ from what the person serves today; the empty candidate is the baseline.
+
+    Names are abstract (see advisor/engine/render.py): `attention_backend`, `cudagraph_mode`, `cudagraph_capture_sizes`,
+    `compilation_mode`, `enforce_eager`, `optimization_level`; a name with dashes in front is a plain vLLM flag, a name in
+    capitals an environment variable.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Identity of the candidate: equal settings give equal keys, whatever their order."""
+        return json.dumps(self.settings, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def is_baseline(self) -> bool:
+        return not self.settings
+
+    @property
+    def overrides(self) -> int:
+        return len(self.settings)
+
+    @property
+    def label(self) -> str:
+        """One line for people: `attention_backend=TRITON_ATTN enforce_eager` or `default`."""
+        return " ".join(_label(name, value) for name, value in self.settings.items()) or "default"
+
+
+def _label(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return name if value else f"{name}=false"
+    if isinstance(value, list | tuple):
+        shown = [str(item) for item in value]
+        shown = shown if len(shown) <= 6 else [*shown[:3], "..", shown[-1], f"({len(value)})"]
+        return f"{name}=" + ",".join(shown)
+    return f"{name}={value}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is executed for a candidate: the argument list (without a shell) and the environment variables added to it."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- workload
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Shape of the requests and the load. Lengths are tokens; exactly one of concurrency and rate drives the load."""
+
+    name: str
+    input_tokens: int
+    output_tokens: int
+    num_prompts: int  # requests of one sample
+    concurrency: int | None = None  # requests in flight
+    rate: float | None = None  # requests a second, Poisson arrivals
+    length_spread: float = 0.0  # lengths are drawn from [1 - spread, 1 + spread] times the length
+    shared_prefix_tokens: int = 0  # the same first tokens in every prompt of a sample
+    warmup_prompts: int = 0  # requests sent before a launch's first sample, same mix, not counted; 0: as many as fit the load
+    source: str = ""  # where the lengths come from
+
+    @property
+    def longest_tokens(self) -> int:
+        """Upper bound of one request's prompt and output together."""
+        stretch = 1 + self.length_spread
+        return self.shared_prefix_tokens + int(self.input_tokens * stretch) + int(self.output_tokens * stretch)
+
+
+# ---------------------------------------------------------------- launch and measure
+
+
+class Outcome(str, Enum):
+    """How a trial ended: a closed list, always with a reason."""
+
+    OK = "ok"
+    FAILED_TO_START = "failed_to_start"
+    OUT_OF_MEMORY = "out_of_memory"
+    UNSUPPORTED = "unsupported"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    INVALID_MEASUREMENT = "invalid_measurement"
+    WRONG_OUTPUT = "wrong_output"
+    NOT_AS_REQUESTED = "not_as_requested"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Active:
+    """What the server's own log says that it runs. None: the log does not say."""
+
+    vllm_version: str | None = None
+    attention_backends: tuple[str, ...] = ()  # every "Using X attention backend" line, in order, without repeats
+    flash_attention_version: int | None = None
+    compilation_mode: str | None = None  # NONE, STOCK_TORCH_COMPILE, DYNAMO_TRACE_ONCE, VLLM_COMPILE
+    cudagraph_mode: str | None = None
+    capture_sizes: tuple[int, ...] | None = None
+    enforce_eager: bool | None = None
+    kv_cache_tokens: int | None = None
+    graph_memory_gib: float | None = None
+    weights_gib: float | None = None
+    load_s: float | None = None
+    compile_s: float | None = None
+    capture_s: float | None = None
+    engine_init_s: float | None = None
+    rewrites: tuple[str, ...] = ()  # log lines in which vLLM says that it changed a setting
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One benchmark run on one launch, summarised from the raw per-request file at `raw`."""
+
+    seed: int
+    duration_s: float
+    requests: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    output_tok_s: float
+    input_tok_s: float
+    requests_s: float
+    ttft_ms: Mapping[str, float]  # keys mean, p50, p90, p99
+    tpot_ms: Mapping[str, float]
+    itl_ms: Mapping[str, float]
+    e2el_ms: Mapping[str, float]
+    prefix_hit_ratio: float | None = None  # cached prompt tokens over all prompt tokens, from the server's counters
+    preemptions: int | None = None
+    raw: str | None = None  # path of the raw result, relative to the study's folder
+    problems: tuple[str, ...] = ()  # why this sample must not be used; empty: valid
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One launch of one candidate and what came of it. Only an OK trial has samples that count."""
+
+    number: int
+    phase: str  # "baseline", "search" or "confirm"
+    candidate: Candidate
+    outcome: Outcome
+    reason: str = ""
+    samples: tuple[Sample, ...] = ()
+    active: Active = Active()
+    command: Command = Command(())
+    folder: str | None = None  # of the launch, relative to the study's folder
+    start_s: float | None = None  # from exec to the first token
+    warmup_s: float | None = None
+    measure_s: float | None = None
+    stop_s: float | None = None
+    total_s: float = 0.0  # wall time that the trial cost
+    round: int | None = None  # of the confirmation
+    started_at: str = ""  # ISO 8601, UTC
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
+
+
+# ---------------------------------------------------------------- verdict
+
+
+class Decision(str, Enum):
+    IMPROVED = "improved"
+    KEEP_DEFAULTS = "keep-defaults"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and its two-sided 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of the confirmation: fresh launches of baseline and finalist, paired by round and seeds."""
+
+    decision: Decision
+    reason: str
+    objective: str
+    winner: Candidate  # the empty candidate unless the decision is IMPROVED
+    challenger: Candidate | None = None  # the candidate that was confirmed against the baseline
+    ratio: Interval | None = None  # challenger over baseline, oriented so that more than 1 is better
+    baseline: Mapping[str, Interval] = field(default_factory=dict)  # metric -> mean over launches
+    tuned: Mapping[str, Interval] = field(default_factory=dict)
+    launches: int = 0  # fresh launches an arm
+    noise: float | None = None  # relative standard deviation between the baseline's fresh launches
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def to_json(value: Any) -> Any:
+    """Records, enums, tuples and mappings as plain JSON values; fields at their default None are kept out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {name: to_json(item) for name, item in pairs if item is not None}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Read back what `to_json` wrote, following the type hints of `kind`. Unknown fields are ignored (a newer writer)."""
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        inner = [arg for arg in typing.get_args(kind) if arg is not type(None)]
+        return None if value is None else from_json(inner[0], value)
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        names = {f.name for f in dataclasses.fields(kind)}
+        return kind(**{name: from_json(hints[name], item) for name, item in value.items() if name in names})
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if origin is tuple:
+        item_kind = typing.get_args(kind)[0]
+        return tuple(from_json(item_kind, item) for item in value)
+    return value
+
+
+def fingerprint(value: Any) -> str:
+    """16 hex digits of the sha256 over canonical JSON: equal values, equal fingerprints."""
+    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

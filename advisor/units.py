@@ -1,0 +1,49 @@
+"""Numbers as people read them, and durations as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.errors import InputError
+
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+GIB = 1024**3
+
+
+def parse_duration_s(text: str, option: str = "--budget") -> float:
+    """Seconds in `90s`, `30m`, `1h30m`, or a bare number of seconds. Raises InputError naming `option`."""
+    cleaned = text.strip().lower()
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", cleaned)
+    if parts and "".join(number + unit for number, unit in parts) == cleaned:
+        seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    else:
+        try:
+            seconds = float(cleaned)
+        except ValueError:
+            raise InputError(f"{option} {text!r} is not a duration", "write it as 90s, 30m or 1h30m") from None
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{option} {text!r} must be more than zero", "write it as 90s, 30m or 1h30m")
+    return seconds
+
+
+def duration(seconds: float) -> str:
+    """`75.2` -> `1m15s`; under ten seconds with one decimal."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a signed change: `1.037` -> `+3.7%`."""
+    return f"{(ratio - 1) * 100:+.1f}%"
+
+
+def number(value: float) -> str:
+    """Three to four significant digits, thousands separated: 27957.3 -> `27,957`, 4.893 -> `4.89`."""
+    magnitude = abs(value)
+    decimals = 0 if magnitude >= 1000 else 1 if magnitude >= 100 else 2
+    return f"{value:,.{decimals}f}"
