@@ -288,6 +288,46 @@ class Verdict:
     noise: float | None = None  # relative standard deviation between the baseline's fresh launches
 
 
+@dataclass(frozen=True)
+class Objective:
+    """The figure that is optimised: `output_tok_s`, `requests_s`, or a latency such as `ttft_ms.p99` or `tpot_ms.p50`."""
+
+    metric: str = "output_tok_s"
+
+    @property
+    def maximise(self) -> bool:
+        return not self.metric.split(".")[0].endswith("_ms")
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A candidate, or a whole setting value, that was not launched or not chosen, and why."""
+
+    candidate: Candidate
+    reason: str
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """All that a profile and a report are written from."""
+
+    name: str
+    advisor_version: str
+    created_at: str  # ISO 8601, UTC
+    facts: Facts
+    workload: Workload
+    objective: Objective
+    serve_args: tuple[str, ...]  # what the person gave, verbatim
+    serve_env: Mapping[str, str]
+    random_weights: bool
+    trials: tuple[Trial, ...]
+    verdict: Verdict
+    baseline_command: Command
+    tuned_command: Command  # equals the baseline's unless the decision is IMPROVED
+    rejections: tuple[Rejection, ...] = ()
+    elapsed_s: float = 0.0  # wall time of the study, all sessions of it together
+
+
 # ---------------------------------------------------------------- JSON
 
 
