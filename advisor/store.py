@@ -29,7 +29,9 @@ def now() -> str:
 def write_atomically(path: Path, text: str) -> None:
     """Replace the file in one step, so that a reader or a crash never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
         try:
             file.write(text)
             file.flush()
@@ -115,12 +117,16 @@ def _locked(folder: Path) -> TextIO:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / "lock", "w", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"study folder {str(folder)!r} cannot be written: {error.strerror}", "choose another with --runs") from None
+        raise InputError(
+            f"study folder {str(folder)!r} cannot be written: {error.strerror}", "choose another with --runs"
+        ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise InputError(f"study folder {str(folder)!r} is in use by another advisor", "wait for it, or use another --study") from None
+        raise InputError(
+            f"study folder {str(folder)!r} is in use by another advisor", "wait for it, or use another --study"
+        ) from None
     return lock
 
 
@@ -131,7 +137,9 @@ def _read_description(path: Path) -> dict[str, Any]:
             raise ValueError(found["schema"])
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{str(path)!r} is not the description of a study: {error}", "choose another name with --study") from None
+        raise InputError(
+            f"{str(path)!r} is not the description of a study: {error}", "choose another name with --study"
+        ) from None
 
 
 def _read_trials(path: Path) -> list[Trial]:

@@ -22,7 +22,12 @@ _CONFIG_FLAGS = {
     "-ac": "--attention-config",
     "--attention-config": "--attention-config",
 }
-_SHORT_FLAGS = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size", "-q": "--quantization"}
+_SHORT_FLAGS = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-q": "--quantization",
+}
 # Flags that set a field of the compilation config: vLLM refuses one field given in both places, so there is one place.
 _COMPILATION_FIELDS = {
     "--cudagraph-capture-sizes": "cudagraph_capture_sizes",
@@ -122,7 +127,10 @@ def _grouped(tokens: list[str]) -> list[tuple[int, str, list[str]]]:
         elif groups:
             groups[-1][2].append(token)
         else:
-            raise InputError(f"--serve-args: {token!r} at word {position} is not an option of `vllm serve`", "the model is given by --model")
+            raise InputError(
+                f"--serve-args: {token!r} at word {position} is not an option of `vllm serve`",
+                "the model is given by --model",
+            )
     return groups
 
 
@@ -176,7 +184,9 @@ def _fold_compilation_fields(values: dict[str, Any]) -> dict[str, Any]:
             raise InputError(f"--serve-args: {flag} and {COMPILATION} both set {name}; vLLM refuses that")
         given = values[flag] if isinstance(values[flag], list) else [values[flag]]
         if not all(re.fullmatch(r"\d+", str(item)) for item in given):
-            raise InputError(f"--serve-args: {flag} takes whole numbers separated by spaces, found {' '.join(map(str, given))!r}")
+            raise InputError(
+                f"--serve-args: {flag} takes whole numbers separated by spaces, found {' '.join(map(str, given))!r}"
+            )
         sizes = [int(item) for item in given]
         folded[COMPILATION] = {**config, name: sizes if name.endswith("sizes") else sizes[0]}
     return folded

@@ -39,7 +39,9 @@ def check_version(version: str) -> None:
     """Raises EnvironmentMismatch for a vLLM whose spelling is not known here."""
     if version_tuple(version) < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        raise EnvironmentMismatch(f"vLLM {version} is too old: {needed} or newer is needed", "choose another environment with --engine-python")
+        raise EnvironmentMismatch(
+            f"vLLM {version} is too old: {needed} or newer is needed", "choose another environment with --engine-python"
+        )
 
 
 def is_flag(name: str) -> bool:
@@ -62,7 +64,9 @@ def changes(candidate: Candidate) -> tuple[dict[str, Any], dict[str, str]]:
         if name in _FLAGS:
             options[_FLAGS[name]] = value
         elif name in _COMPILATION_KEYS:
-            options.setdefault(COMPILATION, {})[_COMPILATION_KEYS[name]] = list(value) if isinstance(value, tuple) else value
+            options.setdefault(COMPILATION, {})[_COMPILATION_KEYS[name]] = (
+                list(value) if isinstance(value, tuple) else value
+            )
         elif is_environment(name):
             env[name] = str(value)
         else:
@@ -90,7 +94,9 @@ def serve_arguments(serve_args: tuple[str, ...], candidate: Candidate) -> list[s
     return parse_options(serve_args).with_changes(options).argv()
 
 
-def serve_command(python: str, model: str, serve_args: tuple[str, ...], serve_env: Mapping[str, str], candidate: Candidate) -> Command:
+def serve_command(
+    python: str, model: str, serve_args: tuple[str, ...], serve_env: Mapping[str, str], candidate: Candidate
+) -> Command:
     """The full command for a candidate, without host, port and served name, which belong to the launch."""
     _, env = changes(candidate)
     argv = (python, "-m", "vllm.entrypoints.cli.main", "serve", model, *serve_arguments(serve_args, candidate))

@@ -20,7 +20,9 @@ from advisor.errors import InputError
 from advisor.records import Candidate, Objective
 from advisor.space.candidates import SearchSpace, SettingChoices, first_candidates
 
-_MAX_ASKS = 25  # proposals answered from memory before the first untried candidate is taken instead; an ask takes some 10 ms
+_MAX_ASKS = (
+    25  # proposals answered from memory before the first untried candidate is taken instead; an ask takes some 10 ms
+)
 _STARTUP_TRIALS = 6  # TPE draws at random until so many trials are told; the designed ones count among them
 
 
@@ -31,7 +33,9 @@ class Sampler:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=_STARTUP_TRIALS)
+            sampler = optuna.samplers.TPESampler(
+                seed=seed, multivariate=True, group=True, n_startup_trials=_STARTUP_TRIALS
+            )
         self._study = optuna.create_study(direction=_direction(objective), sampler=sampler)
         self._objective = objective
         self._space = space

@@ -12,7 +12,9 @@ from advisor.verdict.statistics import mean_interval, paired_ratio, relative_dev
 MIN_GAIN = 0.02  # a gain that is proven but smaller is not worth an override that has to be kept for years
 
 
-def decide(trials: Sequence[Trial], challenger: Candidate | None, objective: Objective, min_launches: int = 3) -> Verdict:
+def decide(
+    trials: Sequence[Trial], challenger: Candidate | None, objective: Objective, min_launches: int = 3
+) -> Verdict:
     """`improved` when the whole 95% interval of the ratio is above 1 and the gain is at least 2%.
 
     `keep-defaults` when the measured gain is below 2%, or nothing was there to confirm; `inconclusive` when a larger gain was
@@ -22,9 +24,15 @@ def decide(trials: Sequence[Trial], challenger: Candidate | None, objective: Obj
         return _keep(objective, "no other setting started and measured well")
     rounds = {trial.round for trial in trials if trial.phase == "confirm"} - {None}
     arms = [_arm(trials, Candidate(), rounds), _arm(trials, challenger, rounds)]
-    broken = next((trial for trial in arms[1].values() if not trial.ok and trial.outcome is not Outcome.INTERRUPTED), None)
+    broken = next(
+        (trial for trial in arms[1].values() if not trial.ok and trial.outcome is not Outcome.INTERRUPTED), None
+    )
     if broken is not None:
-        return _keep(objective, f"{challenger.label} failed when launched afresh: {broken.outcome.value}: {broken.reason}", challenger)
+        return _keep(
+            objective,
+            f"{challenger.label} failed when launched afresh: {broken.outcome.value}: {broken.reason}",
+            challenger,
+        )
     both = [number for number in sorted(rounds) if all(number in arm and arm[number].ok for arm in arms)]
     values = [[score(arm[number], objective) for number in both] for arm in arms]
     facts = {
@@ -50,7 +58,10 @@ def _judge(ratio: Interval, challenger: Candidate, launches: int) -> tuple[Decis
         return Decision.KEEP_DEFAULTS, f"the best candidate, {challenger.label}, gave {seen}: not worth an override"
     if ratio.low > 1:
         return Decision.IMPROVED, f"{challenger.label} gave {seen}"
-    return Decision.INCONCLUSIVE, f"{challenger.label} gave {seen}: the interval holds zero gain, more launches are needed"
+    return (
+        Decision.INCONCLUSIVE,
+        f"{challenger.label} gave {seen}: the interval holds zero gain, more launches are needed",
+    )
 
 
 def _keep(objective: Objective, reason: str, challenger: Candidate | None = None) -> Verdict:

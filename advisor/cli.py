@@ -1,0 +1,148 @@
+"""The command line: one short function a command; the only place that prints and exits.
+
+Imports of Optuna, rich and the stages stand inside the functions, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn, Optional
+
+import typer
+
+from advisor import __version__
+from advisor.errors import AdvisorError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def main() -> NoReturn:
+    """Run a command; every AdvisorError ends here as one line, its hint below, and its exit code."""
+    try:
+        app()
+    except AdvisorError as error:
+        print(f"advisor: {error.problem}", file=sys.stderr)
+        for line in (error.hint or "").splitlines():
+            print(f"  {line}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("advisor: stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Find the fastest vLLM serving configuration for a model, a GPU and a workload, by measuring it."""
+
+
+@app.command()
+def tune(
+    model: Annotated[str, typer.Option(help="Model folder or hub id.")],
+    gpu: Annotated[
+        str, typer.Option(help="GPU to tune for (H100, h200, 'RTX 4090', cpu); auto takes what is here.")
+    ] = "auto",
+    workload: Annotated[str, typer.Option(help="Preset (chat, rag, code, batch, tiny) or a YAML file.")] = "chat",
+    budget: Annotated[str, typer.Option(help="Time for all launches: 90s, 30m, 2h.")] = "60m",
+    trials: Annotated[Optional[int], typer.Option(help="At most so many trials in the search.", min=0)] = None,
+    serve_args: Annotated[
+        str, typer.Option(help="Arguments you serve with today, in one string; the baseline has them and nothing else.")
+    ] = "",
+    env: Annotated[
+        Optional[list[str]], typer.Option(help="Environment variable for the server, NAME=VALUE; may be repeated.")
+    ] = None,
+    space: Annotated[
+        Optional[str], typer.Option(help="Search space: default, cpu, or a YAML file. On a CPU the default is cpu.")
+    ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="output_tok_s, requests_s, or ttft_ms, tpot_ms, itl_ms, e2el_ms with .mean, .p50, .p90 or .p99."
+        ),
+    ] = "output_tok_s",
+    concurrency: Annotated[Optional[int], typer.Option(help="Requests in flight, instead of the workload's.")] = None,
+    rate: Annotated[Optional[float], typer.Option(help="Requests a second, instead of the workload's.")] = None,
+    input_tokens: Annotated[Optional[int], typer.Option(help="Prompt length, instead of the workload's.")] = None,
+    output_tokens: Annotated[Optional[int], typer.Option(help="Output length, instead of the workload's.")] = None,
+    num_prompts: Annotated[
+        Optional[int], typer.Option(help="Requests of one sample, instead of the workload's.")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Seeds that each launch is measured with.", min=1)] = 2,
+    confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict.", min=3)] = 3,
+    engine_python: Annotated[
+        str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
+    ] = sys.executable,
+    study: Annotated[
+        Optional[str], typer.Option(help="Name of the study; an existing one goes on where it stopped.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for studies: logs, raw results, journal.")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="Folder for profiles, or the profile's own .yaml file.")] = Path(
+        "profiles"
+    ),
+    storage: Annotated[
+        Optional[str], typer.Option(help="Optuna storage to mirror trials to: sqlite:///file.db, postgresql://...")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
+) -> None:
+    """Launch real servers, search, confirm on fresh launches, write a profile and print the `vllm serve` command."""
+    from rich.console import Console
+
+    from advisor import tune as pipeline
+    from advisor.report.summary import summary
+    from advisor.report.terminal import Lines, LiveDisplay
+    from advisor.request import request_from_words
+
+    overrides = {
+        "concurrency": concurrency,
+        "rate": rate,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "num_prompts": num_prompts,
+    }
+    request = request_from_words(
+        model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
+        budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
+        objective=objective, samples=samples, engine_python=engine_python, study=study, runs=runs, output=output,
+        storage=storage, seed=seed,
+    )  # fmt: skip
+    console = Console()
+    if console.is_terminal and not plain:
+        with LiveDisplay(console, request.objective, request.budget.total_s) as progress:
+            answer = pipeline.tune(request, progress)
+    else:
+        answer = pipeline.tune(request, Lines(_print_now, request.objective, request.budget.total_s))
+    print()
+    for line in summary(answer.result, answer.profile_path):
+        print(line)
+
+
+def _print_now(text: str) -> None:
+    print(text, flush=True)
+
+
+@app.command()
+def export(
+    profile: Annotated[Path, typer.Argument(help="Profile file.")],
+    to: Annotated[
+        str, typer.Option(help="command, or vllm-yaml for a file that `vllm serve --config` reads.")
+    ] = "command",
+    model: Annotated[
+        Optional[str], typer.Option(help="Where the model lies here, if not under the profile's own name.")
+    ] = None,
+) -> None:
+    """Print a profile as a `vllm serve` command or as vLLM's own configuration file."""
+    from advisor.export import export_profile
+    from advisor.profile_store import read_profile
+
+    print(export_profile(read_profile(profile), to, model=model), end="")

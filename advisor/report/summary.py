@@ -1,0 +1,65 @@
+"""The end of `advisor tune`: at most seven lines that a busy person can act on. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from advisor.records import Decision, Interval, StudyResult, Verdict
+from advisor.units import duration, number, percent
+
+_UNITS = {"output_tok_s": "output tok/s", "requests_s": "requests/s"}
+
+
+def summary(result: StudyResult, profile: Path) -> list[str]:
+    """Verdict, figures, command, profile: lines without markup."""
+    verdict = result.verdict
+    lines = [headline(verdict)]
+    if verdict.baseline and verdict.tuned:
+        metric = verdict.objective
+        lines.append(
+            f"{unit(metric)}: default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"
+        )
+    if result.random_weights:
+        lines.append("measured with random weights: speed carries over to the real ones, output was not judged")
+    lines.append(f"serve with: {display_command(result)}")
+    lines.append(f"profile: {profile}")
+    failed = sum(not trial.ok for trial in result.trials)
+    lines.append(
+        f"{len(result.trials)} launches in {duration(result.elapsed_s)}"
+        + (f", {failed} of them failed" if failed else "")
+    )
+    return lines
+
+
+def headline(verdict: Verdict) -> str:
+    """What was gained, with its uncertainty, in one line."""
+    if verdict.decision is Decision.IMPROVED and verdict.ratio:
+        return (
+            f"improved: {verdict.winner.label} gives {percent(verdict.ratio.value)} {unit(verdict.objective)} over the default "
+            f"(95% interval {percent(verdict.ratio.low)} to {percent(verdict.ratio.high)}, "
+            f"{verdict.launches} fresh launches each)"
+        )
+    if verdict.decision is Decision.KEEP_DEFAULTS:
+        return f"keep-defaults: {verdict.reason}"
+    return f"inconclusive, so keep the defaults for now: {verdict.reason}"
+
+
+def unit(metric: str) -> str:
+    """`ttft_ms.p99` -> `ms TTFT p99`; a rate gets its own words."""
+    name, _, percentile = metric.partition(".")
+    if name in _UNITS:
+        return _UNITS[name]
+    return f"ms {name.removesuffix('_ms').upper()} {percentile}".strip()
+
+
+def display_command(result: StudyResult) -> str:
+    """The command to serve with, as a person types it."""
+    command = result.tuned_command
+    env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
+    return " ".join([*env, "vllm", "serve", *(shlex.quote(word) for word in command.argv[4:])])
+
+
+def _figure(interval: Interval) -> str:
+    half = (interval.high - interval.low) / 2
+    return f"{number(interval.value)} ± {number(half)}"

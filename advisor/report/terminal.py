@@ -1,0 +1,102 @@
+"""The running study on a terminal: a live line with rich, or plain lines where nobody watches a screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from advisor.records import Candidate, Objective, Outcome, Trial
+from advisor.report.summary import unit
+from advisor.search.scores import better_by
+from advisor.units import duration, number, percent
+
+Clock = Callable[[], float]
+
+
+class Lines:
+    """One line an event, for logs and pipes. Also keeps what the live display shows."""
+
+    def __init__(
+        self, write: Callable[[str], None], objective: Objective, budget_s: float, clock: Clock = time.monotonic
+    ):
+        self._write = write
+        self._objective = objective
+        self._budget_s = budget_s
+        self._clock = clock
+        self._begun = clock()
+        self.current = ""  # the trial that runs
+        self.wait = ""  # what it waits for
+        self.best: tuple[float, str] | None = None
+        self.baseline: float | None = None
+
+    def stage(self, text: str) -> None:
+        self._write(f"== {text}")
+
+    def note(self, text: str) -> None:
+        self._write(f"   {text}")
+
+    def trial_started(self, number: int, phase: str, candidate: Candidate) -> None:
+        self.current = f"trial {number} ({phase}): {candidate.label}"
+        self.wait = "start"
+
+    def waiting(self, what: str, seconds: float) -> None:
+        self.wait = what
+
+    def trial_ended(self, trial: Trial, score: float | None, baseline: float | None) -> None:
+        self.current = self.wait = ""
+        self.baseline = baseline
+        if score is not None and trial.phase != "confirm" and self._is_best(score):
+            self.best = (score, trial.candidate.label)
+        self._write(trial_line(trial, score, baseline, self._objective))
+
+    def _is_best(self, score: float) -> bool:
+        return self.best is None or better_by(score, self.best[0], self._objective) > 1
+
+    def status(self) -> str:
+        """What is going on now: elapsed and budget, the trial and what it waits for, the best so far."""
+        elapsed = self._clock() - self._begun
+        parts = [f"{duration(elapsed)} of {duration(self._budget_s)}"]
+        if self.current:
+            parts.append(f"{self.current}: {self.wait}")
+        if self.best:
+            value, label = self.best
+            gain = f" ({percent(better_by(value, self.baseline, self._objective))})" if self.baseline else ""
+            parts.append(f"best {number(value)} {unit(self._objective.metric)}{gain}: {label}")
+        return "  |  ".join(parts)
+
+
+def trial_line(trial: Trial, score: float | None, baseline: float | None, objective: Objective) -> str:
+    """One finished trial: number, phase, figure against the baseline or failure, seconds it cost, candidate."""
+    if trial.outcome is Outcome.OK and score is not None:
+        gain = (
+            f" {percent(better_by(score, baseline, objective))}" if baseline and not trial.candidate.is_baseline else ""
+        )
+        figure = f"{number(score)} {unit(objective.metric)}{gain}"
+    else:
+        figure = f"{trial.outcome.value}: {trial.reason}"
+    start = f", start {duration(trial.start_s)}" if trial.start_s is not None else ""
+    return (
+        f"   {trial.number:>3} {trial.phase:<8} {figure}  [{duration(trial.total_s)}{start}]  {trial.candidate.label}"
+    )
+
+
+class LiveDisplay:
+    """`Lines` above a line that is always there, redrawn twice a second. Use as a context manager."""
+
+    def __init__(self, console: Console, objective: Objective, budget_s: float):
+        self._lines = Lines(lambda text: console.print(text, markup=False, highlight=False), objective, budget_s)
+        self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._render)
+
+    def __enter__(self) -> Lines:
+        self._live.__enter__()
+        return self._lines
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._live.__exit__(*exc_info)
+
+    def _render(self) -> Text:
+        return Text(self._lines.status(), style="bold", overflow="fold")

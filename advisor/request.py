@@ -1,0 +1,109 @@
+"""What a person asks of `advisor tune`, from words to checked values. Reads the files that the words name, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.engine.options import parse_options, split_serve_args
+from advisor.errors import InputError
+from advisor.inspection.gpu_names import slug_of
+from advisor.launch.readiness import LaunchLimits
+from advisor.measure.workload import load_workload
+from advisor.records import Objective, Workload
+from advisor.search.budget import Budget
+from advisor.space.spec import SpaceSpec, load_space
+from advisor.units import parse_duration_s
+
+_RATES = ("output_tok_s", "input_tok_s", "requests_s")
+_LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
+_PERCENTILES = ("mean", "p50", "p90", "p99")
+# The launch chooses these itself; a person's own value would make the server unreachable for the measurement.
+_OURS = ("--host", "--port", "--served-model-name", "--uds", "--api-key", "--config", "--model")
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """Checked values; `space` None means the one that suits the GPU."""
+
+    model: str
+    gpu: str
+    workload: Workload
+    budget: Budget
+    engine_python: str
+    space: SpaceSpec | None = None
+    objective: Objective = Objective()
+    serve_args: tuple[str, ...] = ()
+    serve_env: Mapping[str, str] = field(default_factory=dict)
+    study: str | None = None
+    runs: Path = Path("runs")
+    output: Path = Path("profiles")  # a folder, or a file that ends in .yaml
+    storage: str | None = None
+    seed: int = 0
+    samples: int = 2  # seeds that a launch is measured with
+    limits: LaunchLimits = LaunchLimits()
+
+
+def request_from_words(
+    *,
+    model: str,
+    gpu: str,
+    workload: str,
+    overrides: Mapping[str, Any],
+    budget: str,
+    trials: int | None,
+    confirm_launches: int,
+    serve_args: str,
+    env: Sequence[str],
+    space: str | None,
+    objective: str,
+    **rest: Any,
+) -> TuneRequest:
+    """Raises InputError for the first word that is wrong, before anything is inspected or started."""
+    tokens = tuple(split_serve_args(serve_args))
+    _check_serve_args(tokens)
+    slug_of(gpu)
+    return TuneRequest(
+        model=model,
+        gpu=gpu,
+        workload=load_workload(workload, **overrides),
+        budget=Budget(parse_duration_s(budget), trials, confirm_launches),
+        space=load_space(space) if space else None,
+        objective=parse_objective(objective),
+        serve_args=tokens,
+        serve_env=parse_env(env),
+        **rest,
+    )
+
+
+def parse_objective(text: str) -> Objective:
+    """`output_tok_s`, `requests_s`, `tpot_ms.p50` ... Raises InputError with what is allowed."""
+    name, _, percentile = text.partition(".")
+    if text in _RATES or (name in _LATENCIES and percentile in _PERCENTILES):
+        return Objective(text)
+    raise InputError(
+        f"--objective {text!r} is not known",
+        f"one of {', '.join(_RATES)}, or {', '.join(_LATENCIES)} with .{', .'.join(_PERCENTILES)}",
+    )
+
+
+def parse_env(words: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE words as a dictionary."""
+    env = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.replace("_", "a").isalnum() or name[:1].isdigit():
+            raise InputError(f"--env {word!r} is not NAME=VALUE")
+        env[name] = value
+    return env
+
+
+def _check_serve_args(tokens: tuple[str, ...]) -> None:
+    taken = [name for name in parse_options(tokens).values if name in _OURS]
+    if taken:
+        raise InputError(
+            f"--serve-args may not hold {', '.join(taken)}: the advisor sets that for each launch",
+            "for --config FILE, give the file's settings as arguments" if "--config" in taken else None,
+        )

@@ -1,0 +1,173 @@
+"""Runs a job on a real server: launch, warm up, measure each seed, stop. One folder a launch."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from advisor.engine.agreement import disagreement
+from advisor.engine.logs import parse_active
+from advisor.engine.render import serve_command
+from advisor.launch.failure import LaunchFailed
+from advisor.launch.readiness import LaunchLimits
+from advisor.launch.server import Server
+from advisor.records import Active, Command, Facts, Outcome, Sample, Trial, Workload
+from advisor.runner.base import Job
+from advisor.store import now
+
+
+class Client(Protocol):
+    """What the runner needs of a load generator (advisor/measure/client.py)."""
+
+    def warm_up(self, server_url: str, served_name: str, workload: Workload) -> Sample: ...
+
+    def sample(self, server_url: str, served_name: str, workload: Workload, seed: int, folder: Path) -> Sample: ...
+
+
+class RealRunner:
+    """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        workload: Workload,
+        serve_args: tuple[str, ...],
+        serve_env: Mapping[str, str],
+        folder: Path,
+        client: Client,
+        limits: LaunchLimits | None = None,
+        waiting: Callable[[str, float], None] | None = None,
+    ):
+        self._facts = facts
+        self._workload = workload
+        self._serve_args = serve_args
+        self._serve_env = serve_env
+        self._folder = folder
+        self._client = client
+        self._limits = limits or LaunchLimits()
+        self._waiting = waiting or (lambda what, seconds: None)
+
+    def run(self, job: Job) -> Trial:
+        launch = _Launch(job, self._command(job), self._launch_folder(job))
+        begun = time.monotonic()
+        try:
+            self._serve(launch)
+        except LaunchFailed as failure:
+            launch.outcome, launch.reason = failure.outcome, failure.reason
+        except KeyboardInterrupt:
+            launch.outcome, launch.reason = Outcome.INTERRUPTED, "stopped by the person"
+            launch.active = _active(launch.log_path)
+            raise JobInterrupted(launch.trial(self._folder, time.monotonic() - begun)) from None
+        launch.active = _active(launch.log_path)
+        if launch.outcome is Outcome.OK:
+            launch.check()
+        return launch.trial(self._folder, time.monotonic() - begun)
+
+    def _serve(self, launch: _Launch) -> None:
+        name = f"advisor-{self._folder.name}-{launch.folder.name}"
+        with Server(launch.command, name, launch.folder, self._facts.gpu, self._limits, self._waiting) as server:
+            launch.times["start_s"] = server.start_s
+            with launch.timed("warmup_s"):
+                self._waiting("warm-up", 0.0)
+                self._client.warm_up(server.base_url, server.served_name, self._workload)
+            server.check_alive()
+            with launch.timed("measure_s"):
+                for seed in launch.job.seeds:
+                    self._waiting(f"measuring, seed {seed}", 0.0)
+                    sample = self._client.sample(
+                        server.base_url, server.served_name, self._workload, seed, launch.folder
+                    )
+                    server.check_alive()
+                    launch.samples.append(sample)
+            left_at = time.monotonic()
+        launch.times["stop_s"] = time.monotonic() - left_at
+
+    def _command(self, job: Job) -> Command:
+        model = self._facts.model.model
+        path = str(Path(model).resolve()) if Path(model).is_dir() else model  # the server runs in its own folder
+        return serve_command(self._facts.engine.python, path, self._serve_args, self._serve_env, job.candidate)
+
+    def _launch_folder(self, job: Job) -> Path:
+        """A new folder each time: a launch that was interrupted keeps its log."""
+        base = self._folder / "launches" / f"{job.number:04d}-{job.phase}"
+        folder, again = base, 1
+        while folder.exists():
+            again += 1
+            folder = base.with_name(f"{base.name}-{again}")
+        folder.mkdir(parents=True)
+        return folder
+
+
+class JobInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a job; carries the trial as far as it came. The server is gone."""
+
+    def __init__(self, trial: Trial):
+        super().__init__()
+        self.trial = trial
+
+
+class _Launch:
+    """What is known of a launch while it goes on."""
+
+    def __init__(self, job: Job, command: Command, folder: Path):
+        self.job, self.command, self.folder = job, command, folder
+        self.outcome, self.reason = Outcome.OK, ""
+        self.samples: list[Sample] = []
+        self.times: dict[str, float] = {}
+        self.active = Active()
+        self.started_at = now()
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "server.log"
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.times[name] = time.monotonic() - begun
+
+    def check(self) -> None:
+        """Turn problems of the samples, and settings that are not active, into an outcome."""
+        bad = [problem for sample in self.samples for problem in sample.problems]
+        wrong = disagreement(self.job.candidate, self.active)
+        if wrong:
+            self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, wrong
+        elif bad:
+            self.outcome, self.reason = Outcome.INVALID_MEASUREMENT, bad[0]
+
+    def trial(self, root: Path, total_s: float) -> Trial:
+        return Trial(
+            number=self.job.number,
+            phase=self.job.phase,
+            candidate=self.job.candidate,
+            outcome=self.outcome,
+            reason=self.reason,
+            samples=tuple(_relative(sample, root) for sample in self.samples),
+            active=self.active,
+            command=self.command,
+            folder=str(self.folder.relative_to(root)),
+            total_s=round(total_s, 3),
+            round=self.job.round,
+            started_at=self.started_at,
+            **{name: round(seconds, 3) for name, seconds in self.times.items()},
+        )
+
+
+def _active(log_path: Path) -> Active:
+    try:
+        return parse_active(log_path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return Active()
+
+
+def _relative(sample: Sample, root: Path) -> Sample:
+    if sample.raw is None or not Path(sample.raw).is_absolute():
+        return sample
+    return dataclasses.replace(sample, raw=str(Path(sample.raw).relative_to(root.resolve())))

@@ -1,0 +1,59 @@
+"""The search: propose, launch, tell, until the budget or the space is used up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from advisor.errors import LaunchesFailed
+from advisor.records import Candidate, Objective, Outcome, Trial
+from advisor.search.budget import Budget
+from advisor.search.sampler import Sampler
+from advisor.search.scores import score
+
+FAILURES_IN_A_ROW = 4  # so many first launches failing with one cause means that the next will too
+
+
+def search(
+    launch: Callable[[Candidate], Trial],
+    sampler: Sampler,
+    budget: Budget,
+    objective: Objective,
+    done: Callable[[], Sequence[Trial]],
+) -> str:
+    """Launch candidates until a reason to stop, which is returned. `done()` gives all trials of the study so far.
+
+    Raises LaunchesFailed when the first few candidates all failed for one cause.
+    """
+    for trial in done():
+        if trial.phase != "confirm" and trial.outcome is not Outcome.INTERRUPTED:
+            sampler.tell(trial.candidate, score(trial, objective))
+    while True:
+        reason = budget.stop_reason(done())
+        if reason:
+            return reason
+        candidate = sampler.propose()
+        if candidate is None:
+            return "every distinct candidate was tried"
+        trial = launch(candidate)
+        sampler.tell(candidate, score(trial, objective))
+        check_common_failure([item for item in done() if item.phase == "search"])
+
+
+def check_common_failure(searched: Sequence[Trial]) -> None:
+    """Raises LaunchesFailed when no candidate worked so far and the first few failed for one cause."""
+    ended = [trial for trial in searched if trial.outcome is not Outcome.INTERRUPTED]
+    if len(ended) < FAILURES_IN_A_ROW or any(trial.ok for trial in ended):
+        return
+    causes = {(trial.outcome, _normalised(trial.reason)) for trial in ended}
+    if len(causes) == 1:
+        first = ended[0]
+        raise LaunchesFailed(
+            f"the first {len(ended)} candidates all ended as {first.outcome.value}: {first.reason}",
+            f"the log of one of them: {first.folder}/server.log in the study's folder",
+        )
+
+
+def _normalised(reason: str) -> str:
+    """Numbers and addresses differ between equal causes."""
+    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", reason.lower())

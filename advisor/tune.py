@@ -1,0 +1,298 @@
+"""The whole of `advisor tune`, in order: inspect, space, search, verdict, profile. The order is written nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import advisor
+from advisor.engine.options import parse_options
+from advisor.engine.render import changes, check_version, fixed_by, serve_arguments, serve_command
+from advisor.errors import Interrupted, LaunchesFailed
+from advisor.inspection.inspect_all import inspect_all
+from advisor.inspection.resolution import Resolution
+from advisor.launch.failure import error_lines
+from advisor.measure.client import BenchClient
+from advisor.measure.workload import check_fits
+from advisor.profile_build import build_profile
+from advisor.profile_store import check_writable, profile_path, write_profile
+from advisor.progress import Progress
+from advisor.records import Candidate, Command, Facts, Objective, StudyResult, Trial, Verdict
+from advisor.request import TuneRequest
+from advisor.runner.base import Job, Runner
+from advisor.runner.real import JobInterrupted, RealRunner
+from advisor.search.loop import search
+from advisor.search.sampler import Sampler, StorageMirror
+from advisor.search.scores import score
+from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings
+from advisor.space.spec import SpaceSpec, load_space
+from advisor.store import Study
+from advisor.target_process import dropped_variables
+from advisor.verdict.confirm import confirm, seeds
+
+
+@dataclass(frozen=True)
+class TuneAnswer:
+    result: StudyResult
+    profile_path: Path
+    study_folder: Path
+
+
+def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
+    """Run or continue the study and write its profile.
+
+    Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with the journal complete up to the last trial.
+    """
+    with _termination_is_ctrl_c(), contextlib.ExitStack() as stack:
+        facts = _inspect(request, progress)
+        path = _profile_file(request, facts)
+        spec = request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
+        study = stack.enter_context(_open_study(request, facts, spec))
+        progress.note(
+            f"study {study.name} in {study.folder}"
+            + (f": continues after {len(study.trials)} trials" if study.resumed else "")
+        )
+        space = _space(request, spec, facts, progress)
+        client = stack.enter_context(_client(request, facts, study))
+        runner = RealRunner(
+            facts,
+            request.workload,
+            request.serve_args,
+            request.serve_env,
+            study.folder,
+            client,
+            request.limits,
+            progress.waiting,
+        )
+        verdict = _measure(request, study, space, runner, progress)
+        result = _result(request, facts, study, space, verdict)
+        write_profile(path, build_profile(result))
+        return TuneAnswer(result, path, study.folder)
+
+
+# ---------------------------------------------------------------- inspect
+
+
+def _inspect(request: TuneRequest, progress: Progress) -> Facts:
+    progress.stage("inspect: GPU, vLLM, model")
+    parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
+    facts = inspect_all(request.model, request.gpu, request.engine_python, request.serve_args, request.serve_env)
+    check_version(facts.engine.vllm_version)
+    check_fits(request.workload, _max_length(request, facts))
+    ignored = [name for name in dropped_variables(os.environ) if name not in request.serve_env]
+    if ignored:
+        progress.note(f"not handed to the server: {', '.join(ignored)} (use --env NAME=VALUE for what is meant)")
+    progress.note(
+        f"{facts.gpu.name}, vLLM {facts.engine.vllm_version}, {facts.model.architecture}"
+        + (" with random weights" if _random_weights(request, facts) else "")
+    )
+    return facts
+
+
+def _max_length(request: TuneRequest, facts: Facts) -> int:
+    given = parse_options(request.serve_args).values.get("--max-model-len")
+    return int(given) if given and str(given).isdigit() else facts.model.max_length
+
+
+def _random_weights(request: TuneRequest, facts: Facts) -> bool:
+    return parse_options(request.serve_args).values.get("--load-format") == "dummy"
+
+
+# ---------------------------------------------------------------- study
+
+
+def _profile_file(request: TuneRequest, facts: Facts) -> Path:
+    """Where the profile goes, proven writable before anything is measured."""
+    file = (
+        request.output
+        if request.output.suffix in (".yaml", ".yml")
+        else profile_path(request.output, facts, request.workload)
+    )
+    check_writable(file)
+    return file
+
+
+def _open_study(request: TuneRequest, facts: Facts, spec: SpaceSpec) -> Study:
+    model = facts.model
+    name = request.study or f"{Path(model.model).name}-{facts.gpu.slug}-{request.workload.name}"
+    identity = {
+        "model": model.model,
+        "config": model.config_hash,
+        "gpu": facts.gpu.name,
+        "driver": facts.gpu.driver,
+        "vllm": facts.engine.vllm_version,
+        "torch": facts.engine.torch_version,
+        "workload": request.workload,
+        "objective": request.objective.metric,
+        "serve_args": request.serve_args,
+        "env": request.serve_env,
+        "space": spec.model_dump(mode="json", by_alias=True),
+        "samples": request.samples,
+    }
+    return Study(request.runs / re.sub(r"[^A-Za-z0-9._-]+", "-", name), name, identity)
+
+
+# ---------------------------------------------------------------- space
+
+
+def _space(request: TuneRequest, spec: SpaceSpec, facts: Facts, progress: Progress) -> SearchSpace:
+    """The distinct legal candidates, as the installed vLLM resolves them."""
+    progress.stage("space: candidates that this vLLM accepts, each resolved once")
+    fixed = fixed_by(parse_options(request.serve_args), request.serve_env)
+    with Resolution(facts.engine.python, facts.model.model, request.serve_env) as resolution:
+
+        def resolve(candidates: Sequence[Candidate]) -> list[dict]:
+            return [
+                resolution.resolve(serve_arguments(request.serve_args, item), changes(item)[1]) for item in candidates
+            ]
+
+        baseline = resolve([Candidate()])[0]
+        if not baseline["ok"]:
+            raise LaunchesFailed(f"vLLM refuses the baseline: {baseline['error']}", "mend --serve-args or --env")
+        limits = Limits(baseline["resolved"]["max_num_seqs"], baseline["resolved"]["max_num_batched_tokens"])
+        settings = concrete_settings(spec, facts.engine, facts.gpu, request.workload, limits, fixed)
+        space = build_space(settings, facts.engine, resolve)
+    progress.note(
+        f"{len(space.candidates)} distinct candidates; {len(space.rejections)} combinations dropped before launch"
+    )
+    return space
+
+
+# ---------------------------------------------------------------- search and verdict
+
+
+def _client(request: TuneRequest, facts: Facts, study: Study) -> BenchClient:
+    trust = parse_options(request.serve_args).values.get("--trust-remote-code") is True
+    return BenchClient(
+        facts.engine.python,
+        facts.model.model,
+        trust_remote_code=trust,
+        root=study.folder,
+        log=study.folder / "bench.log",
+    )
+
+
+def _measure(request: TuneRequest, study: Study, space: SearchSpace, runner: Runner, progress: Progress) -> Verdict:
+    """Baseline, search, confirmation: whatever the journal does not hold yet."""
+    objective, budget = request.objective, request.budget
+    mirror = StorageMirror(request.storage, study.name, objective, space.settings) if request.storage else None
+
+    def launch(phase: str, candidate: Candidate, number: int = 0) -> Trial:
+        job = Job(
+            study.next_number,
+            phase,
+            candidate,
+            seeds(phase, request.samples, number),
+            number if phase == "confirm" else None,
+        )
+        progress.trial_started(job.number, phase, candidate)
+        try:
+            trial = runner.run(job)
+        except JobInterrupted as stop:
+            study.append(stop.trial)
+            raise Interrupted(
+                f"stopped during trial {job.number}; the server has ended", _how_to_continue(study)
+            ) from None
+        study.append(trial)
+        if mirror:
+            _mirror(mirror, trial, objective)
+        progress.trial_ended(trial, score(trial, objective), _baseline_score(study, objective))
+        return trial
+
+    try:
+        for trial in study.trials if mirror else ():
+            _mirror(mirror, trial, objective)
+        progress.stage("baseline: what is served today")
+        baseline = _baseline_trial(study) or launch("baseline", Candidate())
+        _check_baseline(baseline, study)
+        if not any(trial.phase == "confirm" for trial in study.trials):
+            progress.stage("search")
+            sampler = Sampler(space, objective, request.seed)
+            reason = search(
+                lambda candidate: launch("search", candidate), sampler, budget, objective, lambda: study.trials
+            )
+            progress.note(f"search ended: {reason}")
+        progress.stage("verdict: fresh launches of the default and the best candidate")
+        return confirm(
+            lambda candidate, number: launch("confirm", candidate, number),
+            lambda: study.trials,
+            objective,
+            budget.confirm_rounds,
+        )
+    except KeyboardInterrupt:
+        raise Interrupted("stopped between two trials; no server is running", _how_to_continue(study)) from None
+
+
+def _mirror(mirror: StorageMirror, trial: Trial, objective: Objective) -> None:
+    attributes = {"phase": trial.phase, "outcome": trial.outcome.value, "reason": trial.reason}
+    mirror.add(trial.number, trial.candidate, score(trial, objective), attributes)
+
+
+def _baseline_trial(study: Study) -> Trial | None:
+    """The baseline's measurement, None where none succeeded yet: one that failed is tried again in the next session."""
+    return next((trial for trial in study.trials if trial.phase == "baseline" and trial.ok), None)
+
+
+def _baseline_score(study: Study, objective: Objective) -> float | None:
+    trial = _baseline_trial(study)
+    return score(trial, objective) if trial else None
+
+
+def _check_baseline(trial: Trial, study: Study) -> None:
+    if trial.ok:
+        return
+    log = study.folder / (trial.folder or "") / "server.log"
+    lines = error_lines(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else []
+    raise LaunchesFailed(
+        f"the baseline ended as {trial.outcome.value}: {trial.reason}",
+        "\n".join([*lines, f"log: {log}"]),
+    )
+
+
+def _how_to_continue(study: Study) -> str:
+    return f"{len(study.trials)} trials are kept in {study.folder}: the same command goes on from there"
+
+
+# ---------------------------------------------------------------- result
+
+
+def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace, verdict: Verdict) -> StudyResult:
+    def command(candidate: Candidate) -> Command:
+        return serve_command(facts.engine.python, facts.model.model, request.serve_args, request.serve_env, candidate)
+
+    return StudyResult(
+        name=study.name,
+        advisor_version=advisor.__version__,
+        created_at=study.created_at,
+        facts=facts,
+        workload=request.workload,
+        objective=request.objective,
+        serve_args=request.serve_args,
+        serve_env=request.serve_env,
+        random_weights=_random_weights(request, facts),
+        trials=tuple(study.trials),
+        verdict=verdict,
+        baseline_command=command(Candidate()),
+        tuned_command=command(verdict.winner),
+        rejections=space.rejections,
+        elapsed_s=study.spent_s,
+    )
+
+
+@contextlib.contextmanager
+def _termination_is_ctrl_c() -> Iterator[None]:
+    """`kill` and a stopping container get the same orderly end as Ctrl-C."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
