@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -54,15 +54,15 @@ def tune(
     ] = "auto",
     workload: Annotated[str, typer.Option(help="Preset (chat, rag, code, batch, tiny) or a YAML file.")] = "chat",
     budget: Annotated[str, typer.Option(help="Time for all launches: 90s, 30m, 2h.")] = "60m",
-    trials: Annotated[Optional[int], typer.Option(help="At most so many trials in the search.", min=0)] = None,
+    trials: Annotated[int | None, typer.Option(help="At most so many trials in the search.", min=0)] = None,
     serve_args: Annotated[
         str, typer.Option(help="Arguments you serve with today, in one string; the baseline has them and nothing else.")
     ] = "",
     env: Annotated[
-        Optional[list[str]], typer.Option(help="Environment variable for the server, NAME=VALUE; may be repeated.")
+        list[str] | None, typer.Option(help="Environment variable for the server, NAME=VALUE; may be repeated.")
     ] = None,
     space: Annotated[
-        Optional[str], typer.Option(help="Search space: default, cpu, or a YAML file. On a CPU the default is cpu.")
+        str | None, typer.Option(help="Search space: default, cpu, or a YAML file. On a CPU the default is cpu.")
     ] = None,
     objective: Annotated[
         str,
@@ -70,12 +70,12 @@ def tune(
             help="output_tok_s, requests_s, or ttft_ms, tpot_ms, itl_ms, e2el_ms with .mean, .p50, .p90 or .p99."
         ),
     ] = "output_tok_s",
-    concurrency: Annotated[Optional[int], typer.Option(help="Requests in flight, instead of the workload's.")] = None,
-    rate: Annotated[Optional[float], typer.Option(help="Requests a second, instead of the workload's.")] = None,
-    input_tokens: Annotated[Optional[int], typer.Option(help="Prompt length, instead of the workload's.")] = None,
-    output_tokens: Annotated[Optional[int], typer.Option(help="Output length, instead of the workload's.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests in flight, instead of the workload's.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests a second, instead of the workload's.")] = None,
+    input_tokens: Annotated[int | None, typer.Option(help="Prompt length, instead of the workload's.")] = None,
+    output_tokens: Annotated[int | None, typer.Option(help="Output length, instead of the workload's.")] = None,
     num_prompts: Annotated[
-        Optional[int], typer.Option(help="Requests of one sample, instead of the workload's.")
+        int | None, typer.Option(help="Requests of one sample, instead of the workload's.")
     ] = None,
     samples: Annotated[int, typer.Option(help="Seeds that each launch is measured with.", min=1)] = 2,
     confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict.", min=3)] = 3,
@@ -83,14 +83,14 @@ def tune(
         str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
     ] = sys.executable,
     study: Annotated[
-        Optional[str], typer.Option(help="Name of the study; an existing one goes on where it stopped.")
+        str | None, typer.Option(help="Name of the study; an existing one goes on where it stopped.")
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder for studies: logs, raw results, journal.")] = Path("runs"),
     output: Annotated[Path, typer.Option(help="Folder for profiles, or the profile's own .yaml file.")] = Path(
         "profiles"
     ),
     storage: Annotated[
-        Optional[str], typer.Option(help="Optuna storage to mirror trials to: sqlite:///file.db, postgresql://...")
+        str | None, typer.Option(help="Optuna storage to mirror trials to: sqlite:///file.db, postgresql://...")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
@@ -138,7 +138,7 @@ def export(
         str, typer.Option(help="command, or vllm-yaml for a file that `vllm serve --config` reads.")
     ] = "command",
     model: Annotated[
-        Optional[str], typer.Option(help="Where the model lies here, if not under the profile's own name.")
+        str | None, typer.Option(help="Where the model lies here, if not under the profile's own name.")
     ] = None,
 ) -> None:
     """Print a profile as a `vllm serve` command or as vLLM's own configuration file."""

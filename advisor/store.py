@@ -36,10 +36,10 @@ def write_atomically(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
+            Path(file.name).chmod(0o644)
+            Path(file.name).replace(path)
         except BaseException:
-            os.unlink(file.name)
+            Path(file.name).unlink()
             raise
 
 
@@ -57,7 +57,7 @@ class Study:
         try:
             self.created_at = self._open(identity)
             self.trials = _read_trials(self._journal_path)
-            self._journal = open(self._journal_path, "a", encoding="utf-8")
+            self._journal = self._journal_path.open("a", encoding="utf-8")
         except BaseException:
             self._lock.close()
             raise
@@ -115,7 +115,7 @@ class Study:
 def _locked(folder: Path) -> TextIO:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "w", encoding="utf-8")
+        lock = (folder / "lock").open("w", encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"study folder {str(folder)!r} cannot be written: {error.strerror}", "choose another with --runs"
@@ -149,7 +149,7 @@ def _read_trials(path: Path) -> list[Trial]:
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
-        with open(path, "r+b") as file:
+        with path.open("r+b") as file:
             file.truncate(len(whole))
     trials = []
     for number, line in enumerate(whole.decode("utf-8").splitlines(), start=1):

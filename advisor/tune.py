@@ -89,7 +89,7 @@ def _inspect(request: TuneRequest, progress: Progress) -> Facts:
         progress.note(f"not handed to the server: {', '.join(ignored)} (use --env NAME=VALUE for what is meant)")
     progress.note(
         f"{facts.gpu.name}, vLLM {facts.engine.vllm_version}, {facts.model.architecture}"
-        + (" with random weights" if _random_weights(request, facts) else "")
+        + (" with random weights" if _random_weights(request) else "")
     )
     return facts
 
@@ -99,7 +99,7 @@ def _max_length(request: TuneRequest, facts: Facts) -> int:
     return int(given) if given and str(given).isdigit() else facts.model.max_length
 
 
-def _random_weights(request: TuneRequest, facts: Facts) -> bool:
+def _random_weights(request: TuneRequest) -> bool:
     return parse_options(request.serve_args).values.get("--load-format") == "dummy"
 
 
@@ -274,7 +274,7 @@ def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace
         objective=request.objective,
         serve_args=request.serve_args,
         serve_env=request.serve_env,
-        random_weights=_random_weights(request, facts),
+        random_weights=_random_weights(request),
         trials=tuple(study.trials),
         verdict=verdict,
         baseline_command=command(Candidate()),

@@ -44,7 +44,7 @@ class Lines:
         self.wait = "start"
 
     def waiting(self, what: str, seconds: float) -> None:
-        self.wait = what
+        self.wait = f"{what} {duration(seconds)}" if seconds >= 1 else what
 
     def trial_ended(self, trial: Trial, score: float | None, baseline: float | None) -> None:
         self.current = self.wait = ""

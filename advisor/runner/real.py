@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from advisor.engine.agreement import disagreement
 from advisor.engine.logs import parse_active
+
+from advisor.engine.agreement import disagreement
 from advisor.engine.render import serve_command
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
@@ -49,7 +50,7 @@ class RealRunner:
         self._folder = folder
         self._client = client
         self._limits = limits or LaunchLimits()
-        self._waiting = waiting or (lambda what, seconds: None)
+        self._waiting = waiting or _nobody
 
     def run(self, job: Job) -> Trial:
         launch = _Launch(job, self._command(job), self._launch_folder(job))
@@ -158,6 +159,11 @@ class _Launch:
             started_at=self.started_at,
             **{name: round(seconds, 3) for name, seconds in self.times.items()},
         )
+
+
+def _nobody(what: str, seconds: float) -> None:
+    """For callers that do not watch."""
+    del what, seconds
 
 
 def _active(log_path: Path) -> Active:
