@@ -1,11 +1,12 @@
 """A script of `advisor/target/` running in the target interpreter, spoken to in JSON lines. Imports only errors.
 
-One line on the script's standard input is a request, one line on its standard output is the answer, the end of its input
-tells it to leave. Its standard error (where vLLM's own log lines go) is kept in a file, so that a crash can be explained.
+One line on the script's standard input is a request, one line on its standard output is the answer, the end of its
+input tells it to leave. Its standard error (where vLLM's own log lines go) is kept in a file, to explain a crash with.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -53,8 +54,8 @@ def dropped_variables(inherited: Mapping[str, str]) -> tuple[str, ...]:
 def scrubbed_environment(inherited: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
     """The environment for a target process: what is inherited minus `dropped_variables`, plus what is meant.
 
-    A cluster that has a service called vllm sets VLLM_PORT=tcp://..., and a shell may hold a VLLM_ATTENTION_BACKEND from
-    last week: neither may reach a server whose figures are compared.
+    A cluster that has a service called vllm sets VLLM_PORT=tcp://..., and a shell may hold a VLLM_ATTENTION_BACKEND
+    from last week: neither may reach a server whose figures are compared.
     """
     kept = {name: value for name, value in inherited.items() if not _changes_vllm(name)}
     return {**kept, **_ALWAYS, **added}
@@ -68,10 +69,10 @@ def _changes_vllm(name: str) -> bool:
 
 
 class TargetProcess:
-    """Context manager: the script runs in a session of its own for the length of the block, and nothing of it is left after.
+    """Context manager: the script runs in a session of its own for the length of the block; nothing is left after.
 
-    `env` is the whole environment (see `scrubbed_environment`). `log` takes the standard error; without it a temporary file
-    does, which goes when the block ends. Raises EnvironmentMismatch where the interpreter cannot be started.
+    `env` is the whole environment (see `scrubbed_environment`). `log` takes the standard error; without it a temporary
+    file does, which goes when the block ends. Raises EnvironmentMismatch where the interpreter cannot be started.
     """
 
     def __init__(self, python: str, script: Path | str, env: Mapping[str, str], log: Path | None = None):
@@ -131,10 +132,8 @@ class TargetProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        try:
+        with contextlib.suppress(OSError):  # already gone
             process.stdin.close()
-        except OSError:
-            pass  # already gone
         _end_group(process, _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S)
         process.stdout.close()
         self._log.close()
@@ -207,10 +206,9 @@ def _wait_without_reaping(process: subprocess.Popen[bytes], limit_s: float) -> i
 
 
 def _signal_group(group: int, signal_number: int) -> None:
-    try:
+    # Nothing left to signal is fine; a group that holds only a zombie answers EPERM on some systems.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal_number)
-    except (ProcessLookupError, PermissionError):
-        pass  # nothing left to signal (a group that holds only a zombie answers EPERM on some systems)
 
 
 def _how(code: int | None) -> str:
