@@ -1,6 +1,7 @@
 """Which candidate to launch next. The only file that imports Optuna.
 
-The first proposals are the designed ones (advisor/space/candidates.py), then Optuna's TPE. A proposal that was measured already
+The first proposals are the designed ones (advisor/space/candidates.py), then Optuna's TPE; whenever the best so far has more
+than one override, it is tried without each of them, since an override that does nothing should not be kept for years. A proposal that was measured already
 is answered from memory, an illegal one as infeasible, both without a launch. A failed trial is told as infeasible with the
 worst score seen: samplers do not look at FAIL trials, and zero would be a number that nobody measured.
 """
@@ -47,7 +48,7 @@ class Sampler:
 
     def propose(self) -> Candidate | None:
         """An untried candidate, or None when every distinct legal one was tried or is in flight."""
-        candidate = self._from_design() or self._from_optuna() or self._first_untried()
+        candidate = self._from_design() or self._simpler_than_best() or self._from_optuna() or self._first_untried()
         if candidate is not None:
             self._proposed.add(candidate.key)
         return candidate
@@ -73,6 +74,17 @@ class Sampler:
             candidate = self._designed.pop(0)
             if candidate.key not in self._proposed:
                 return candidate
+        return None
+
+    def _simpler_than_best(self) -> Candidate | None:
+        seen = {key: value for key, value in self._scores.items() if value is not None and key in self._legal}
+        if not seen:
+            return None
+        best = self._legal[(max if self._objective.maximise else min)(seen, key=seen.__getitem__)].settings
+        for name in best:
+            fewer = Candidate({other: value for other, value in best.items() if other != name})
+            if fewer.key in self._legal and fewer.key not in self._proposed:
+                return self._legal[fewer.key]
         return None
 
     def _from_optuna(self) -> Candidate | None:

@@ -1,0 +1,72 @@
+"""A candidate in vLLM's spelling."""
+
+import json
+
+import pytest
+
+from advisor.engine.options import parse_options
+from advisor.engine.render import check_version, fixed_by, is_setting, serve_command
+from advisor.errors import EnvironmentMismatch
+from advisor.records import Candidate
+
+
+def command(settings, serve_args=(), env=None):
+    return serve_command("py", "m", tuple(serve_args), env or {}, Candidate(settings))
+
+
+def test_baseline_is_the_persons_words_and_nothing_else():
+    words = ("--compilation-config.mode", "NONE", "--max_num_seqs=8")
+    assert command({}, words).argv == ("py", "-m", "vllm.entrypoints.cli.main", "serve", "m", *words)
+    assert command({}).argv[4:] == ("m",)
+
+
+def test_each_setting_has_its_place():
+    rendered = command(
+        {
+            "attention_backend": "TRITON_ATTN",
+            "compilation_mode": "NONE",
+            "cudagraph_mode": "FULL",
+            "cudagraph_capture_sizes": (1, 2),
+            "optimization_level": 1,
+            "--max-num-seqs": 64,
+            "--async-scheduling": False,
+            "VLLM_X": 3,
+        },
+        env={"A": "b"},
+    )
+    tail = list(rendered.argv[5:])
+    assert tail[:2] == ["--attention-backend", "TRITON_ATTN"]
+    config = json.loads(tail[tail.index("--compilation-config") + 1])
+    assert config == {"mode": "NONE", "cudagraph_mode": "FULL", "cudagraph_capture_sizes": [1, 2]}
+    assert "--no-async-scheduling" in tail and tail[tail.index("--max-num-seqs") + 1] == "64"
+    assert rendered.env == {"A": "b", "VLLM_X": "3"}
+
+
+def test_eager_is_a_bare_switch():
+    assert command({"enforce_eager": True}, ("--enforce-eager",)).argv[5:] == ("--enforce-eager",)
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "fixed"),
+    [
+        (["--attention-backend", "X"], {}, {"attention_backend", "--attention-backend"}),
+        (["-ac.backend=X"], {}, {"attention_backend", "--attention-config"}),
+        (["--max-cudagraph-capture-size", "8"], {}, {"cudagraph_capture_sizes", "--compilation-config"}),
+        (["-cc.mode=NONE"], {}, {"compilation_mode", "--compilation-config"}),
+        ([], {"VLLM_A": "1"}, {"VLLM_A"}),
+    ],
+)
+def test_what_the_person_gave_is_not_searched(words, env, fixed):
+    assert fixed_by(parse_options(words), env) == fixed
+
+
+def test_old_versions_are_refused_by_name():
+    check_version("0.26.0")
+    check_version("0.13.0+cu130")
+    with pytest.raises(EnvironmentMismatch, match=r"vLLM 0\.12\.0 is too old: 0\.13"):
+        check_version("0.12.0")
+
+
+def test_setting_names():
+    assert all(is_setting(name) for name in ("enforce_eager", "--block-size", "VLLM_CPU_KVCACHE_SPACE"))
+    assert not any(is_setting(name) for name in ("enforce-eager", "attention", "vllm_x"))

@@ -1,0 +1,150 @@
+"""Scores, budget, sampler and the loop over them, on a landscape made of a formula."""
+
+import pytest
+
+from advisor.errors import InputError, LaunchesFailed
+from advisor.records import Candidate, EngineFacts, Objective, Outcome
+from advisor.search.budget import Budget, typical_cost_s
+from advisor.search.loop import search
+from advisor.search.sampler import Sampler, StorageMirror
+from advisor.search.scores import ranked, score
+from advisor.space.candidates import SettingChoices, build_space
+from tests.study_help import trial
+
+THROUGHPUT = Objective()
+ENGINE = EngineFacts("py", "3.12", "0.26.0", "2.11", "cuda")
+SETTINGS = (
+    SettingChoices("--a", (None, 1, 2, 3)),
+    SettingChoices("--b", (None, "x", "y", "z")),
+    SettingChoices("--c", (None, (1, 2), (1, 2, 4)), {"--a": (None, 1, 2)}),
+)
+
+
+def space():
+    return build_space(SETTINGS, ENGINE, lambda items: [{"ok": True, "resolved": {"fingerprint": i.key}} for i in items])
+
+
+def speed(candidate):
+    """The best is --a 2 --b y; --b z never starts."""
+    settings = candidate.settings
+    if settings.get("--b") == "z":
+        return None
+    return 100.0 + {None: 0, 1: 5, 2: 20, 3: -10}[settings.get("--a")] + {None: 0, "x": -5, "y": 10}[settings.get("--b")]
+
+
+class Launches:
+    def __init__(self):
+        self.done = [trial(0, {}, 100.0, phase="baseline")]
+
+    def __call__(self, candidate):
+        value = speed(candidate)
+        outcome = Outcome.OK if value else Outcome.CRASHED
+        self.done.append(trial(len(self.done), candidate.settings, value, outcome=outcome, reason="" if value else "died"))
+        return self.done[-1]
+
+
+def run(budget, seed=0, launches=None):
+    launches = launches or Launches()
+    reason = search(launches, Sampler(space(), THROUGHPUT, seed), budget, THROUGHPUT, lambda: launches.done)
+    return launches.done, reason
+
+
+def test_no_candidate_is_launched_twice_and_the_space_ends():
+    done, reason = run(Budget(1e9))
+    keys = [item.candidate.key for item in done]
+    assert len(keys) == len(set(keys)) == len(space().candidates) + 1
+    assert reason == "every distinct candidate was tried"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_is_found_within_few_launches(seed):
+    done, _ = run(Budget(1e9, trials=22), seed)
+    assert ranked(done, THROUGHPUT)[0].candidate.settings == {"--a": 2, "--b": "y"}
+
+
+def test_trial_limit_and_budget_with_reserve():
+    done, reason = run(Budget(1e9, trials=3))
+    assert len(done) == 4 and reason == "3 trials were asked for"
+    done, reason = run(Budget(600.0, confirm_rounds=3))  # each costs 60 s, the confirmation needs 6 of them
+    assert len(done) == 4 and "6m00s kept for the confirmation" in reason
+
+
+def test_resumed_search_goes_on_with_what_is_untried():
+    launches = Launches()
+    run(Budget(1e9, trials=5), launches=launches)
+    before = [item.candidate.key for item in launches.done]
+    run(Budget(1e9, trials=9), launches=launches)
+    keys = [item.candidate.key for item in launches.done]
+    assert keys[: len(before)] == before and len(set(keys)) == len(keys) == 10
+
+
+def test_an_interrupted_trial_is_tried_again():
+    launches = Launches()
+    first = Sampler(space(), THROUGHPUT).propose()
+    launches.done.append(trial(1, first.settings, outcome=Outcome.INTERRUPTED))
+    run(Budget(1e9, trials=1), launches=launches)
+    assert launches.done[-1].candidate == first
+
+
+def test_one_common_cause_ends_the_search_after_the_first_few():
+    done = [trial(0, {}, 100.0, phase="baseline")]
+
+    def launch(candidate):
+        done.append(trial(len(done), candidate.settings, outcome=Outcome.FAILED_TO_START, reason=f"port {len(done)} refused"))
+        return done[-1]
+
+    with pytest.raises(LaunchesFailed, match="first 4 candidates all ended as failed_to_start: port 1 refused"):
+        search(launch, Sampler(space(), THROUGHPUT), Budget(1e9), THROUGHPUT, lambda: done)
+    assert len(done) == 5
+
+
+def test_different_causes_do_not_end_the_search():
+    done = [trial(0, {}, 100.0, phase="baseline")]
+
+    def launch(candidate):
+        done.append(trial(len(done), candidate.settings, outcome=Outcome.FAILED_TO_START, reason=candidate.label))
+        return done[-1]
+
+    reason = search(launch, Sampler(space(), THROUGHPUT), Budget(1e9, trials=9), THROUGHPUT, lambda: done)
+    assert reason == "9 trials were asked for"
+
+
+def test_failures_are_never_a_number():
+    failed = trial(1, {"--a": 1}, outcome=Outcome.CRASHED)
+    assert score(failed, THROUGHPUT) is None
+    assert ranked([failed], THROUGHPUT) == []
+
+
+def test_scores_follow_the_objective():
+    one = trial(1, {"--a": 1}, 100.0)
+    assert score(one, Objective("tpot_ms.p99")) == 15.0
+    assert not Objective("tpot_ms.p99").maximise and Objective("requests_s").maximise
+
+
+def test_ties_go_to_the_fewest_overrides():
+    trials = [trial(1, {"--a": 1, "--b": "x"}, 101.5), trial(2, {"--a": 1}, 100.0), trial(3, {"--b": "x"}, 90.0)]
+    assert [item.number for item in ranked(trials, THROUGHPUT)] == [2, 1, 3]
+
+
+def test_first_launch_does_not_set_the_cost():
+    done = [trial(0, {}, 1.0, total_s=211), *(trial(n, {"--a": n}, 1.0, total_s=60) for n in (1, 2))]
+    assert typical_cost_s(done) == 60
+
+
+def test_mirror_holds_each_trial_once_and_failures_as_failures(tmp_path):
+    import optuna
+
+    url = f"sqlite:///{tmp_path}/o.db"
+    for _ in range(2):  # opening again adds nothing
+        mirror = StorageMirror(url, "s", THROUGHPUT, SETTINGS)
+        mirror.add(0, Candidate(), 100.0, {"phase": "baseline"})
+        mirror.add(1, Candidate({"--a": 2}), None, {"phase": "search"})
+    trials = optuna.load_study(study_name="s", storage=url).trials
+    assert [(item.state.name, item.user_attrs["number"]) for item in trials] == [("COMPLETE", 0), ("FAIL", 1)]
+    assert trials[1].params == {"--a": "2", "--b": "default", "--c": "default"}
+
+
+def test_unreachable_storage_is_a_clear_error_without_the_password():
+    with pytest.raises(InputError) as caught:
+        StorageMirror("postgresql://me:secret@127.0.0.1:1/x", "s", THROUGHPUT, SETTINGS)
+    assert "secret" not in str(caught.value) and "***" in caught.value.problem
