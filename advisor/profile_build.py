@@ -1,0 +1,211 @@
+"""A study's result as a profile. Pure: the same result gives the same profile."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from advisor.profile_args import ServeLine, format_line, line_of, quoted
+from advisor.profile_figures import fresh_launches, launch_mean, running, side
+from advisor.profile_schema import (
+    SCHEMA,
+    ActiveSides,
+    DecisionPart,
+    Goal,
+    Gpu,
+    Measured,
+    Model,
+    Profile,
+    Ratio,
+    Rejected,
+    Serve,
+    Software,
+    Study,
+    Tried,
+    Workload,
+)
+from advisor.profile_scrub import Scrubber, is_local_folder, model_name, scrubber
+from advisor.records import Candidate, Decision, Outcome, StudyResult, Trial
+
+RANDOM_WEIGHTS = (
+    "Measured with random weights: speed and memory are those of the architecture, the answers are noise. "
+    "Measure again with the real weights where output decides the work: experts, speculation, stop tokens."
+)
+_PHASES = ("baseline", "search", "confirm")
+_REASON_LENGTH = 200
+_EXAMPLES = 3
+
+
+def build_profile(result: StudyResult) -> Profile:
+    """The profile of a finished study. Serving settings are the default's unless the decision is IMPROVED."""
+    model = model_name(result.facts.model)
+    clean = _scrubber(result, model)
+    line = _serve_line(result, model, clean)
+    improved = result.verdict.decision is Decision.IMPROVED
+    other = result.verdict.winner if improved else result.verdict.challenger
+    launches = {"default": fresh_launches(result.trials, Candidate())}
+    if other and not other.is_baseline:
+        launches["tuned" if improved else "challenger"] = fresh_launches(result.trials, other)
+    return Profile(
+        schema=SCHEMA,
+        model=_model(result, model, line),
+        gpu=_gpu(result),
+        software=_software(result),
+        workload=_workload(result, [trial for arm in launches.values() for trial in arm], clean),
+        objective=Goal(metric=result.objective.metric, better="more" if result.objective.maximise else "less"),
+        decision=_decision(result, clean),
+        serve=Serve(args=line.options(), env=dict(line.env), command=format_line(line)),
+        measured=Measured(**{side_name: side(arm) for side_name, arm in launches.items()}),
+        active=ActiveSides(**{side_name: running(arm, clean.text) for side_name, arm in launches.items()}),
+        study=_study(result, clean),
+    )
+
+
+def _scrubber(result: StudyResult, model: str) -> Scrubber:
+    commands = [result.baseline_command, result.tuned_command, *(trial.command for trial in result.trials)]
+    envs = [result.serve_env, *(command.env for command in commands)]
+    return scrubber((result.facts.model.model, model), envs, [result.serve_args, *(c.argv for c in commands)])
+
+
+def _serve_line(result: StudyResult, model: str, clean: Scrubber) -> ServeLine:
+    improved = result.verdict.decision is Decision.IMPROVED
+    command = result.tuned_command if improved else result.baseline_command
+    line = line_of(command.argv, _portable_env(result, command.env))
+    return ServeLine(model, tuple(clean.words(line.words)), clean.env(line.env))
+
+
+def _portable_env(result: StudyResult, env: Mapping[str, str]) -> dict[str, str]:
+    """Without paths of this machine that nobody asked for, such as a cache folder that the advisor set."""
+    meant = {*result.serve_env, *result.verdict.winner.settings}
+    return {name: value for name, value in env.items() if name in meant or not value.startswith("/")}
+
+
+def _model(result: StudyResult, name: str, line: ServeLine) -> Model:
+    facts, options = result.facts.model, line.options()
+    return Model(
+        id=name,
+        local_folder=is_local_folder(facts),
+        revision=facts.revision,
+        config_hash=facts.config_hash,
+        architecture=facts.architecture,
+        dtype=str(options.get("dtype", facts.dtype or "auto")),
+        quantization=facts.quantization,
+        load_format=str(options.get("load-format", "auto")),
+        random_weights=result.random_weights,
+        note=RANDOM_WEIGHTS if result.random_weights else None,
+    )
+
+
+def _gpu(result: StudyResult) -> Gpu:
+    gpu = result.facts.gpu
+    return Gpu(
+        name=gpu.name,
+        slug=gpu.slug,
+        count=gpu.count,
+        memory_gib=gpu.memory_gib,
+        compute_capability=gpu.compute_capability,
+        driver=gpu.driver,
+    )
+
+
+def _software(result: StudyResult) -> Software:
+    engine = result.facts.engine
+    return Software(
+        vllm=engine.vllm_version,
+        torch=engine.torch_version,
+        cuda=engine.cuda_version,
+        flashinfer=engine.flashinfer_version,
+        python=engine.python_version,
+        advisor=result.advisor_version,
+    )
+
+
+def _workload(result: StudyResult, launches: Iterable[Trial], clean: Scrubber) -> Workload:
+    load = result.workload
+    return Workload(
+        name=load.name,
+        input_tokens=load.input_tokens,
+        output_tokens=load.output_tokens,
+        num_prompts=load.num_prompts,
+        concurrency=load.concurrency,
+        rate_requests_s=load.rate,
+        length_spread=load.length_spread,
+        shared_prefix_tokens=load.shared_prefix_tokens,
+        warmup_prompts=load.warmup_prompts,
+        seeds=sorted({sample.seed for trial in launches for sample in trial.samples if not sample.problems}),
+        source=clean.text(load.source),
+    )
+
+
+def _decision(result: StudyResult, clean: Scrubber) -> DecisionPart:
+    verdict = result.verdict
+    ratio = verdict.ratio
+    return DecisionPart(
+        outcome=verdict.decision,
+        reason=clean.text(verdict.reason),
+        challenger=clean.text(verdict.challenger.label) if verdict.challenger else None,
+        ratio=Ratio(value=ratio.value, low=ratio.low, high=ratio.high) if ratio else None,
+        launches_per_arm=verdict.launches,
+        noise_percent=None if verdict.noise is None else verdict.noise * 100,
+    )
+
+
+def _study(result: StudyResult, clean: Scrubber) -> Study:
+    gpus = 0 if result.facts.gpu.kind == "cpu" else result.facts.gpu.count
+    outcomes = Counter(trial.outcome for trial in result.trials)
+    phases = Counter(trial.phase for trial in result.trials)
+    return Study(
+        name=result.name,
+        created_at=result.created_at,
+        serve_args=" ".join(map(quoted, clean.words(result.serve_args))),
+        launches=len(result.trials),
+        launches_by_phase={phase: phases[phase] for phase in _PHASES if phases[phase]},
+        outcomes={outcome: outcomes[outcome] for outcome in Outcome if outcomes[outcome]},
+        elapsed_min=result.elapsed_s / 60,
+        gpu_min=sum(trial.total_s for trial in result.trials) * gpus / 60,
+        candidates=_tried(result, clean),
+        rejected=_rejected(result, clean),
+    )
+
+
+def _tried(result: StudyResult, clean: Scrubber) -> list[Tried]:
+    """One entry a candidate: by score, best first, then those without one in the order of their first launch."""
+    launches: dict[str, list[Trial]] = {}
+    for trial in result.trials:
+        launches.setdefault(trial.candidate.key, []).append(trial)
+    entries = [_tried_entry(trials, result.objective.metric, clean) for trials in launches.values()]
+    sign = -1 if result.objective.maximise else 1
+    return sorted(entries, key=lambda entry: math.inf if entry.score is None else sign * entry.score)
+
+
+def _tried_entry(trials: list[Trial], metric: str, clean: Scrubber) -> Tried:
+    good = [mean for trial in trials if trial.ok and math.isfinite(mean := launch_mean(trial, metric))]
+    return Tried(
+        candidate=clean.text(trials[0].candidate.label),
+        state=Outcome.OK if good else trials[-1].outcome,
+        score=statistics.fmean(good) if good else None,
+        launches=len(trials),
+    )
+
+
+def _rejected(result: StudyResult, clean: Scrubber) -> list[Rejected]:
+    """Failed launches and rejections, one entry a reason; reasons that differ in numbers only are one."""
+    cases = [(trial.outcome.value, trial.reason, trial.candidate) for trial in result.trials if not trial.ok]
+    cases += [("not_launched", rejection.reason, rejection.candidate) for rejection in result.rejections]
+    grouped: dict[tuple[str, str], list[tuple[str, Candidate]]] = {}
+    for state, reason, candidate in cases:
+        text = _shortened(clean.text(reason))
+        grouped.setdefault((state, re.sub(r"\d+(\.\d+)?", "#", text)), []).append((text, candidate))
+    return [_rejected_entry(state, found, clean) for (state, _), found in grouped.items()]
+
+
+def _rejected_entry(state: str, found: list[tuple[str, Candidate]], clean: Scrubber) -> Rejected:
+    labels = list(dict.fromkeys(clean.text(candidate.label) for _, candidate in found))
+    return Rejected(state=state, reason=found[0][0], count=len(found), examples=labels[:_EXAMPLES])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _REASON_LENGTH else text[: _REASON_LENGTH - 3].rstrip() + "..."

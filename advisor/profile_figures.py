@@ -1,0 +1,100 @@
+"""Figures of one candidate over its fresh launches: means, intervals, and what ran."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+from advisor.profile_schema import Figure, Running, Side
+from advisor.records import Active, Candidate, Sample, Trial
+from advisor.verdict.statistics import mean_interval
+
+_LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2el_ms"}
+_RUNNING = (
+    "attention_backends",
+    "flash_attention_version",
+    "compilation_mode",
+    "cudagraph_mode",
+    "capture_sizes",
+    "enforce_eager",
+)
+
+
+def sample_value(sample: Sample, metric: str) -> float:
+    """`output_tok_s`, or `ttft_ms.p99` for a latency. A latency that the sample lacks is NaN."""
+    name, _, percentile = metric.partition(".")
+    value = getattr(sample, name)
+    return value.get(percentile, math.nan) if percentile else value
+
+
+def launch_mean(trial: Trial, metric: str) -> float:
+    """Mean over a launch's valid samples; NaN where there is none."""
+    values = [sample_value(sample, metric) for sample in trial.samples if not sample.problems]
+    return statistics.fmean(values) if values else math.nan
+
+
+def figure(values: Sequence[float]) -> Figure | None:
+    """Mean of the launches' means with its 95% t-interval (n - 1 degrees of freedom); None without a value."""
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return None
+    interval = mean_interval(values)
+    if interval is None:
+        return Figure(mean=statistics.fmean(values))
+    return Figure(mean=interval.value, low=interval.low, high=interval.high)
+
+
+def fresh_launches(trials: Sequence[Trial], candidate: Candidate) -> list[Trial]:
+    """The candidate's OK launches of the confirmation; those before it only where it has none."""
+    good = [trial for trial in trials if trial.ok and trial.candidate.key == candidate.key and _valid(trial)]
+    return [trial for trial in good if trial.phase == "confirm"] or good
+
+
+def _valid(trial: Trial) -> bool:
+    return any(not sample.problems for sample in trial.samples)
+
+
+def side(launches: Sequence[Trial]) -> Side | None:
+    """Figures of one candidate's launches, None where there is no launch."""
+    if not launches:
+        return None
+    metrics = {"output_tok_s": "output_tok_s", "input_tok_s": "input_tok_s", "requests_s": "requests_s"}
+    metrics |= {f"{n}_{p}_ms": f"{field}.{p}" for n, field in _LATENCIES.items() for p in ("p50", "p99")}
+    figures = {name: figure([launch_mean(trial, metric) for trial in launches]) for name, metric in metrics.items()}
+    tokens = _median(launches, lambda active: active.kv_cache_tokens)
+    return Side(
+        phase="confirm" if launches[0].phase == "confirm" else "search",
+        launches=len(launches),
+        samples=sum(not sample.problems for trial in launches for sample in trial.samples),
+        **figures,
+        start_s=figure([trial.start_s for trial in launches if trial.start_s is not None]),
+        graph_memory_gib=_median(launches, lambda active: active.graph_memory_gib),
+        kv_cache_tokens=None if tokens is None else int(tokens),
+        prefix_hit_ratio=_prefix_hits(launches),
+    )
+
+
+def _median(launches: Sequence[Trial], of: Callable[[Active], float | None]) -> float | None:
+    """Lower median: a value that one of the logs states."""
+    values = [value for trial in launches if (value := of(trial.active)) is not None]
+    return statistics.median_low(values) if values else None
+
+
+def _prefix_hits(launches: Sequence[Trial]) -> float | None:
+    samples = [sample for trial in launches for sample in trial.samples if not sample.problems]
+    values = [sample.prefix_hit_ratio for sample in samples if sample.prefix_hit_ratio is not None]
+    return statistics.fmean(values) if values else None
+
+
+def running(launches: Sequence[Trial], clean: Callable[[str], str]) -> Running | None:
+    """What the first launch's log states, and what differed in another launch. `clean` is applied to log lines."""
+    if not launches:
+        return None
+    first, *others = [trial.active for trial in launches]
+    shown = {name: getattr(first, name) for name in _RUNNING}
+    return Running(
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()},
+        rewrites=[clean(line) for line in first.rewrites] or None,
+        varies=[n for n, value in shown.items() if any(getattr(other, n) != value for other in others)] or None,
+    )

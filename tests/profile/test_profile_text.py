@@ -1,0 +1,120 @@
+"""The file's text: the golden copy, the round trip, and what must never be in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from advisor.profile_build import build_profile
+from advisor.profile_schema import Profile
+from advisor.profile_text import profile_text
+from advisor.records import Command, Objective, from_json, to_json
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def results(study):
+    return {"improved": study.RESULT, "keep-defaults": study.keep_defaults()}
+
+
+@pytest.mark.parametrize("name", ["improved", "keep-defaults"])
+def test_golden(study, name):
+    """UPDATE_GOLDEN=1 writes the files anew: read their diff as a reviewer of profiles would."""
+    path = GOLDEN / f"{name}.yaml"
+    text = profile_text(build_profile(results(study)[name]))
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", ["improved", "keep-defaults"])
+def test_reading_the_text_gives_the_profile(study, name):
+    profile = build_profile(results(study)[name])
+    text = profile_text(profile)
+    again = Profile.model_validate(yaml.safe_load(text))
+    assert again == profile
+    assert profile_text(again) == text
+
+
+def test_same_result_same_bytes(study):
+    copy = from_json(type(study.RESULT), to_json(study.RESULT))
+    assert profile_text(build_profile(copy)) == profile_text(build_profile(study.RESULT))
+
+
+def test_form(profile):
+    text = profile_text(profile)
+    assert text.endswith("\n") and not text.endswith("\n\n")
+    assert not re.search(r"^\s*\S+: [&*]\w", text, re.MULTILINE)  # neither anchors nor aliases
+    assert "seeds: [0, 1]" in text
+    assert re.search(r"output_tok_s: \{mean: \d+, low: \d+, high: \d+\}", text)
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_head_says_what_was_decided(study, profile):
+    head = profile_text(profile).split("\nschema:")[0]
+    assert all(line.startswith("#") for line in head.strip().splitlines())
+    for part in (
+        "Decision: improved",
+        "+6.1%",
+        "+5.4% to +6.8%",
+        "4,811",
+        "5,105",
+        "RANDOM WEIGHTS",
+        "advisor tune --model",
+    ):
+        assert part in head
+    kept = profile_text(build_profile(study.keep_defaults())).split("\nschema:")[0]
+    assert "Decision: keep-defaults. Serve with the default" in kept
+    assert "tuned" not in kept
+
+
+def test_no_secret_and_no_path_of_this_machine(study):
+    for result in results(study).values():
+        text = profile_text(build_profile(result))
+        assert study.SECRET not in text and study.API_KEY not in text
+        assert "${HF_TOKEN}" in text and "${API_KEY}" in text
+        assert "TOKENIZERS_PARALLELISM: 'false'" in text
+        assert not re.search(r"(?<![\w.])/(data|opt|root|home|tmp)\b", text)
+
+
+def test_settings_that_yaml_could_misread_survive(study):
+    words = (
+        "--a",
+        "true",
+        "--b",
+        "1e5",
+        "--c",
+        "0.90",
+        "--d",
+        "yes",
+        "--e",
+        "",
+        "--f",
+        "007",
+        "--g",
+        "1.0",
+        "--h",
+        "2026-01-01",
+    )
+    command = Command((*study.BASELINE_COMMAND.argv, *words), {})
+    profile = build_profile(replace(study.keep_defaults(), baseline_command=command))
+    again = Profile.model_validate(yaml.safe_load(profile_text(profile)))
+    assert again.serve.args == profile.serve.args
+    assert again.serve.line().words[-len(words) :] == words
+
+
+def test_a_line_break_in_a_name_stays_in_its_comment(study):
+    result = replace(study.RESULT, workload=replace(study.RESULT.workload, name="chat\nschema: other"))
+    text = profile_text(build_profile(result))
+    assert yaml.safe_load(text)["schema"] == "advisor.profile/1"
+
+
+def test_an_objective_that_the_sides_do_not_hold_still_has_its_ratio_in_the_head(study):
+    text = profile_text(build_profile(replace(study.RESULT, objective=Objective("ttft_ms.p90"))))
+    assert "ttft_ms.p90, tuned against default: +6.1%" in text
+    assert "--objective ttft_ms.p90" in text
