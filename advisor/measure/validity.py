@@ -1,0 +1,154 @@
+"""Whether a sample may be used: every reason against it, as a short sentence. Pure.
+
+Zero is not a measurement: vLLM's client ends with exit code 0 and a full table when every request has failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.measure.counters import Counters
+from advisor.measure.summary import Requests, requests_of
+from advisor.records import Sample, Workload
+
+CLIENT_TOLERANCE = 0.01  # between our figures and vLLM's own
+SERVER_TOLERANCE = 0.02  # between client and server counters
+CACHE_TOLERANCE = 0.02  # prompt tokens that unique prompts may find in the prefix cache
+LENGTH_TOLERANCE = 0.10  # between asked and sent prompt lengths: re-encoding random tokens changes them a little
+LEAST_LOAD = 0.5  # of the concurrency, on average over the sample
+LEAST_TPOT_MS = 0.01  # below: tokens came in one piece; the fastest real decode step takes some 0.3 ms
+
+
+def problems(raw: Mapping[str, Any], sample: Sample, workload: Workload, counted: Counters | None) -> tuple[str, ...]:
+    """Why the sample must not be used; empty: it is valid. `counted` is the server's own count of its interval."""
+    requests = requests_of(raw)
+    failed = _failures(requests, workload)
+    if not requests.completed:
+        return tuple(failed)
+    found = [
+        *failed,
+        *_lengths(requests, sample, workload),
+        *_numbers(sample, workload),
+        *_durations(requests, sample, workload),
+        *_client_disagreements(raw, sample),
+    ]
+    if counted is not None:
+        found += _cache(counted, workload) + _server_disagreements(sample, counted)
+    return tuple(found)
+
+
+def allowed_prefix_hits(workload: Workload) -> float:
+    """Share of prompt tokens that may come from the prefix cache.
+
+    Prompts are unique for each sample, so only the shared prefix may be found, plus a small tolerance or, in a small
+    sample, one prompt that happens to equal another.
+    """
+    shared = workload.shared_prefix_tokens / (workload.shared_prefix_tokens + workload.input_tokens)
+    return shared + max(CACHE_TOLERANCE, 1 / workload.num_prompts)
+
+
+def _failures(requests: Requests, workload: Workload) -> list[str]:
+    found = []
+    if requests.sent != workload.num_prompts:
+        found.append(f"{requests.sent} requests were sent instead of {workload.num_prompts}")
+    if requests.errors:
+        shown = requests.errors[0].strip().splitlines()[-1][:160]
+        found.append(f"{len(requests.errors)} of {requests.sent} requests failed: {shown}")
+    if not requests.completed:
+        found.append("no request completed")
+    return found
+
+
+def _lengths(requests: Requests, sample: Sample, workload: Workload) -> list[str]:
+    """EOS is ignored, so every answer has the length that was asked for."""
+    spread = workload.length_spread
+    least = max(1, math.floor(workload.output_tokens * (1 - spread)))
+    most = math.ceil(workload.output_tokens * (1 + spread))
+    wrong = [tokens for tokens in requests.output_tokens if not least <= tokens <= most]
+    found = []
+    if wrong:
+        asked = f"{least}" if least == most else f"{least} to {most}"
+        found.append(f"{len(wrong)} of {requests.completed} answers have {wrong[0]} tokens or so instead of {asked}")
+    wanted = workload.shared_prefix_tokens + workload.input_tokens
+    sent = sample.input_tokens / requests.completed
+    if abs(sent - wanted) > wanted * (LENGTH_TOLERANCE + spread) + 1:
+        found.append(f"prompts have {sent:.0f} tokens on average instead of {wanted}")
+    return found
+
+
+def _numbers(sample: Sample, workload: Workload) -> list[str]:
+    """Rates and latencies must be finite and more than zero."""
+    values = {name: getattr(sample, name) for name in ("duration_s", "output_tok_s", "input_tok_s", "requests_s")}
+    for name in ("ttft_ms", "e2el_ms"):
+        values |= {f"{name} {key}": value for key, value in getattr(sample, name).items()}
+    found = [f"{name} is {value:g}" for name, value in values.items() if not 0 < value < math.inf]
+    for name in ("tpot_ms", "itl_ms"):
+        found += [f"{name} {key} is {v:g}" for key, v in getattr(sample, name).items() if not math.isfinite(v)]
+    if workload.output_tokens > 1 and sample.tpot_ms["p50"] < LEAST_TPOT_MS:
+        found.append(f"the median TPOT is {sample.tpot_ms['p50']:.4f} ms: the client was starved, or tokens held back")
+    return found
+
+
+def _durations(requests: Requests, sample: Sample, workload: Workload) -> list[str]:
+    """Requests cannot take longer than the sample, nor overlap more than allowed, nor much less than asked."""
+    longest_s, together_s = max(requests.latency_s), sum(requests.latency_s)
+    if sample.duration_s <= 0:
+        return []  # told already
+    found = []
+    if longest_s > sample.duration_s * 1.01:
+        found.append(f"a request of {longest_s:.3f} s cannot belong to a sample of {sample.duration_s:.3f} s")
+    if workload.concurrency:
+        flying = together_s / sample.duration_s
+        if flying > workload.concurrency * 1.02:
+            found.append(f"{flying:.1f} requests were in flight on average, more than {workload.concurrency}")
+        if flying < workload.concurrency * LEAST_LOAD:
+            found.append(f"only {flying:.1f} of {workload.concurrency} requests were in flight on average")
+    return found
+
+
+def _client_disagreements(raw: Mapping[str, Any], sample: Sample) -> list[str]:
+    """Our figures against vLLM's own, where it gives them."""
+    ours = {
+        "output_throughput": sample.output_tok_s,
+        "request_throughput": sample.requests_s,
+        "median_ttft_ms": sample.ttft_ms["p50"],
+        "median_tpot_ms": sample.tpot_ms["p50"],
+        "mean_e2el_ms": sample.e2el_ms["mean"],
+    }
+    pairs = ((name, value, raw.get(name)) for name, value in ours.items())
+    return [
+        f"{name} is {value:g} from the raw lists and {theirs:g} by vLLM"
+        for name, value, theirs in pairs
+        if theirs is not None and _apart(value, theirs) > CLIENT_TOLERANCE
+    ]
+
+
+def _cache(counted: Counters, workload: Workload) -> list[str]:
+    ratio, allowed = counted.prefix_hit_ratio, allowed_prefix_hits(workload)
+    if ratio is None or ratio <= allowed:
+        return []
+    return [f"{ratio:.1%} of the prompt tokens came from the prefix cache, over {allowed:.1%}: not new prompts"]
+
+
+def _server_disagreements(sample: Sample, counted: Counters) -> list[str]:
+    """Another server answered, another client used ours, or tokens got lost on the way."""
+    pairs = {
+        "generated tokens": (sample.output_tokens, counted.generation_tokens),
+        "prompt tokens": (sample.input_tokens, counted.prompt_tokens),
+        "finished requests": (sample.requests, counted.requests),
+    }
+    return [
+        f"the server counts {theirs:.0f} {name}, the client {ours}"
+        for name, (ours, theirs) in pairs.items()
+        if theirs is not None and _apart(ours, theirs) > SERVER_TOLERANCE
+    ]
+
+
+def _apart(ours: float, theirs: float) -> float:
+    """Relative difference; infinite for a value that is no number."""
+    if not (math.isfinite(ours) and math.isfinite(theirs)):
+        return math.inf
+    largest = max(abs(ours), abs(theirs))
+    return abs(ours - theirs) / largest if largest else 0.0

@@ -1,0 +1,131 @@
+"""The client against a real server: prompts are new for each seed, and the server counts what the client counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from advisor.measure.client import BenchClient
+from advisor.measure.workload import load_workload
+from advisor.records import Sample
+from advisor.target_process import scrubbed_environment
+
+SERVED = "measured"
+START_LIMIT_S = 180
+# Longer than a cache block of the CPU build (128 tokens), so that a repeated prompt would be found.
+WORKLOAD = dataclasses.replace(load_workload("tiny"), input_tokens=300, output_tokens=8, num_prompts=32)
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def client(engine_python: str, tiny_model: Path) -> Iterator[BenchClient]:
+    """Asked for before the server, so that its import runs while the server starts."""
+    with BenchClient(engine_python, str(tiny_model), timeout_s=120) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server_url(
+    client: BenchClient, engine_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A bare eager server of the tiny model, with prefix caching as vLLM has it by default: on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["serve", str(tiny_model), "--load-format", "dummy", "--enforce-eager", "--host", "127.0.0.1"]
+    words += ["--port", str(port), "--served-model-name", SERVED]
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    env = scrubbed_environment(os.environ, {"VLLM_CPU_KVCACHE_SPACE": "1"})
+    with log.open("w") as out:
+        command = [engine_python, "-m", "vllm.entrypoints.cli.main", *words]
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=env, start_new_session=True)
+    try:
+        _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def _wait_until_healthy(url: str, process: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()[-3000:]
+        try:
+            if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.5)
+    pytest.fail(f"no server after {START_LIMIT_S} s: {log.read_text()[-3000:]}")
+
+
+def problems(sample: Sample) -> list[str]:
+    """Without starvation: on two busy cores a model this small answers faster than the client is woken."""
+    return [problem for problem in sample.problems if "median TPOT" not in problem]
+
+
+def test_seeds_in_sequence_find_nothing_in_the_prefix_cache(client: BenchClient, server_url: str, tmp_path: Path):
+    warm = client.warm_up(server_url, SERVED, WORKLOAD)
+    assert problems(warm) == []
+    samples = [client.sample(server_url, SERVED, WORKLOAD, seed, tmp_path) for seed in (0, 1)]
+    for sample in samples:
+        assert problems(sample) == []
+        assert (sample.requests, sample.failed, sample.output_tokens) == (32, 0, 256)
+        assert sample.output_tok_s > 0 and sample.ttft_ms["p50"] > 0
+        assert sample.preemptions == 0
+    # Two prompts of one sample may be equal by chance (a share of 1/32), prompts of two seeds are not.
+    assert all(sample.prefix_hit_ratio <= 1 / 32 for sample in samples)
+    again = client.sample(server_url, SERVED, WORKLOAD, 0, tmp_path)
+    assert again.prefix_hit_ratio > 0.5
+    assert any("prefix cache" in problem for problem in again.problems)
+
+
+def test_a_shared_prefix_is_found_as_far_as_it_is_shared(client: BenchClient, server_url: str, tmp_path: Path):
+    shared = dataclasses.replace(WORKLOAD, shared_prefix_tokens=512, input_tokens=200, length_spread=0.2)
+    sample = client.sample(server_url, SERVED, shared, 5, tmp_path)
+    assert problems(sample) == []
+    assert 0.4 < sample.prefix_hit_ratio < 0.8
+
+
+def test_a_rate_drives_the_load(client: BenchClient, server_url: str, tmp_path: Path):
+    paced = dataclasses.replace(WORKLOAD, concurrency=None, rate=16.0)
+    sample = client.sample(server_url, SERVED, paced, 6, tmp_path)
+    assert problems(sample) == []
+    assert 1.5 < sample.duration_s < 10  # 32 arrivals at 16 a second
+
+
+def test_a_request_that_the_server_refuses_is_never_a_number(client: BenchClient, server_url: str, tmp_path: Path):
+    sample = client.sample(server_url, "another-name", WORKLOAD, 7, tmp_path)
+    assert sample.output_tok_s == 0
+    assert any("32 of 32 requests failed" in problem for problem in sample.problems)
+
+
+def test_a_client_out_of_time_is_replaced(client: BenchClient, server_url: str, tmp_path: Path):
+    client._timeout_s, keep = 0.01, client._timeout_s
+    try:
+        lost = client.sample(server_url, SERVED, WORKLOAD, 8, tmp_path)
+    finally:
+        client._timeout_s = keep
+    assert "did not finish within 0.01 s" in lost.problems[0]
+    # Requests of the ended client may still run and be counted: another warm-up lets them end.
+    client.warm_up(server_url, SERVED, WORKLOAD)
+    assert problems(client.sample(server_url, SERVED, WORKLOAD, 9, tmp_path)) == []

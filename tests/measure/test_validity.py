@@ -1,0 +1,171 @@
+"""A sample with anything wrong is never a number: each rule has a case that it catches, and a sound one passes them all."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from advisor.measure.counters import Counters
+from advisor.measure.summary import summarise
+from advisor.measure.validity import allowed_prefix_hits, problems
+from advisor.measure.workload import load_workload
+from advisor.records import Workload
+from tests.measure.raw_results import WORKLOAD, fail, made, recorded
+
+SHARED = Workload("shared", 64, 32, num_prompts=16, concurrency=4, length_spread=0.3, shared_prefix_tokens=512)
+
+
+def found(raw: dict, workload: Workload = WORKLOAD, counted: Counters | None = None) -> tuple[str, ...]:
+    return problems(raw, summarise(raw, seed=0), workload, counted)
+
+
+def only(told: tuple[str, ...]) -> str:
+    """The single problem that there should be."""
+    assert len(told) == 1, told
+    return told[0]
+
+
+def test_a_sound_sample_has_no_problem():
+    counted = Counters(
+        prefix_hits=0, prefix_queries=800, preemptions=0, prompt_tokens=800, generation_tokens=88, requests=8
+    )
+    assert found(made()) == ()
+    assert found(made(), counted=counted) == ()
+
+
+@pytest.mark.parametrize(("name", "workload"), [("closed_loop", load_workload("tiny")), ("shared_prefix", SHARED)])
+def test_recorded_sound_results_have_no_problem(name: str, workload: Workload):
+    assert found(recorded(name), workload) == ()
+
+
+def test_a_failed_request_is_told_with_its_last_line():
+    raw = made()
+    fail(raw, 2)
+    assert "1 of 8 requests failed: ConnectionError: reset by peer" in found(raw)
+
+
+def test_a_table_of_nothing_but_failures_is_refused():
+    told = found(recorded("all_failed"), load_workload("tiny"))
+    assert told == ("24 of 24 requests failed: Not Found", "no request completed")
+
+
+def test_an_answer_without_a_token_is_a_failed_request():
+    raw = made()
+    raw["output_lens"][4] = 0
+    assert any("1 of 8 requests failed: no token came back" in problem for problem in found(raw))
+
+
+def test_requests_that_were_never_sent_are_missed():
+    assert any("6 requests were sent instead of 8" in problem for problem in found(made(requests=6)))
+
+
+def test_an_empty_result_is_refused():
+    raw = {name: [] for name in ("errors", "input_lens", "output_lens", "ttfts", "itls")} | {"duration": 0.2}
+    assert found(raw) == ("0 requests were sent instead of 8", "no request completed")
+
+
+def test_short_answers_are_refused_although_they_make_the_server_look_fast():
+    told = found(made(output_tokens=3))
+    assert any("8 of 8 answers have 3 tokens or so instead of 11" in problem for problem in told)
+
+
+def test_a_single_short_answer_is_enough():
+    raw = made()
+    raw["output_lens"][1] = 10
+    assert any("1 of 8 answers" in problem for problem in found(raw))
+
+
+def test_spread_lengths_are_accepted_within_their_bounds():
+    spread = dataclasses.replace(WORKLOAD, output_tokens=10, length_spread=0.1)
+    assert found(made(), spread) == ()
+    assert "9 to 10" not in str(found(made(), dataclasses.replace(WORKLOAD, output_tokens=10)))
+    narrow = dataclasses.replace(WORKLOAD, output_tokens=5, length_spread=0.1)
+    assert any("instead of 4 to 6" in problem for problem in found(made(), narrow))
+
+
+def test_prompts_of_another_length_are_another_workload():
+    raw = made()
+    raw["input_lens"] = [140] * 8
+    assert only(found(raw)) == "prompts have 140 tokens on average instead of 100"
+
+
+@pytest.mark.parametrize("duration", [0.0, float("nan"), float("inf")])
+def test_no_duration_no_measurement(duration: float):
+    assert any("duration_s is" in problem for problem in found(made() | {"duration": duration}))
+
+
+def test_a_latency_that_is_no_number_is_refused():
+    raw = made()
+    raw["ttfts"][0] = float("nan")
+    assert any("ttft_ms mean is nan" in problem for problem in found(raw))
+
+
+def test_a_starved_client_is_noticed():
+    told = only(found(recorded("starved"), load_workload("tiny")))
+    assert told.startswith("the median TPOT is 0.0024 ms")
+
+
+def test_answers_of_one_token_need_no_tpot():
+    assert found(made(output_tokens=1), dataclasses.replace(WORKLOAD, output_tokens=1)) == ()
+
+
+def test_a_request_longer_than_the_sample_is_implausible():
+    raw = made()
+    raw["duration"] /= 8
+    raw.pop("output_throughput")
+    raw.pop("request_throughput")
+    told = found(raw)
+    assert any("a request of 1.000 s cannot belong to a sample of 0.500 s" in problem for problem in told)
+    assert any("16.0 requests were in flight on average, more than 2" in problem for problem in told)
+
+
+def test_a_load_that_was_not_reached_is_told():
+    raw = made()
+    raw["duration"] *= 3
+    del raw["output_throughput"], raw["request_throughput"]
+    assert only(found(raw)) == "only 0.7 of 2 requests were in flight on average"
+    assert found(raw, dataclasses.replace(WORKLOAD, concurrency=None, rate=1.0)) == ()
+
+
+def test_figures_that_vllm_sees_otherwise_are_refused():
+    told = found(made() | {"output_throughput": 30.0})
+    assert only(told) == "output_throughput is 22 from the raw lists and 30 by vLLM"
+    assert found(made() | {"output_throughput": float("nan")}) != ()
+
+
+def test_prompts_found_in_the_cache_are_not_new():
+    told = found(made(), counted=Counters(prefix_hits=200, prefix_queries=800, prompt_tokens=800))
+    assert only(told).startswith("25.0% of the prompt tokens came from the prefix cache")
+    assert found(made(), counted=Counters(prefix_hits=10, prefix_queries=800, prompt_tokens=800)) == ()
+
+
+def test_a_shared_prefix_may_be_found_and_nothing_more():
+    assert allowed_prefix_hits(dataclasses.replace(SHARED, num_prompts=100)) == pytest.approx(512 / 576 + 0.02)
+    assert allowed_prefix_hits(dataclasses.replace(SHARED, shared_prefix_tokens=0, num_prompts=100)) == 0.02
+    raw = recorded("shared_prefix")
+    total = sum(raw["input_lens"])
+    seen = Counters(prefix_hits=0.83 * total, prefix_queries=total, prompt_tokens=total)
+    assert found(raw, SHARED, seen) == ()
+    repeated = dataclasses.replace(seen, prefix_hits=0.99 * total)
+    assert "prefix cache" in only(found(raw, SHARED, repeated))
+
+
+def test_one_prompt_that_equals_another_is_no_scandal_in_a_small_sample():
+    assert allowed_prefix_hits(dataclasses.replace(WORKLOAD, num_prompts=24)) == pytest.approx(1 / 24)
+
+
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        (Counters(generation_tokens=89), None),
+        (Counters(generation_tokens=96), "the server counts 96 generated tokens, the client 88"),
+        (Counters(generation_tokens=0), "the server counts 0 generated tokens, the client 88"),
+        (Counters(prompt_tokens=1600), "the server counts 1600 prompt tokens, the client 800"),
+        (Counters(requests=9), "the server counts 9 finished requests, the client 8"),
+        (Counters(generation_tokens=-5000), "the server counts -5000 generated tokens, the client 88"),
+    ],
+)
+def test_the_server_must_have_seen_the_same(counted: Counters, said: str | None):
+    told = found(made(), counted=counted)
+    assert told == (() if said is None else (said,))
