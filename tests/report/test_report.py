@@ -1,0 +1,44 @@
+"""What a person reads while a study runs and when it ends."""
+
+from advisor.records import Candidate, Decision, Interval, Objective, Outcome, Verdict
+from advisor.report.summary import headline, unit
+from advisor.report.terminal import Lines, trial_line
+from tests.study_help import trial
+
+THROUGHPUT = Objective()
+
+
+def test_lines_of_trials():
+    ok = trial_line(trial(3, {"enforce_eager": True}, 50.0), 50.0, 100.0, THROUGHPUT)
+    assert ok == "     3 search   50.00 output tok/s -50.0%  [1m00s]  enforce_eager"
+    latency = trial_line(trial(4, {"--a": 1}, 50.0), 8.0, 10.0, Objective("tpot_ms.p50"))
+    assert "8.00 ms TPOT p50 +25.0%" in latency
+    failed = trial(5, {"--a": 1}, outcome=Outcome.OUT_OF_MEMORY, reason="during graph capture")
+    assert "out_of_memory: during graph capture" in trial_line(failed, None, 100.0, THROUGHPUT)
+
+
+def test_status_tells_budget_wait_and_best():
+    clock = iter([0.0, 75.0, 80.0])
+    lines = Lines(lambda text: None, THROUGHPUT, 600, lambda: next(clock))
+    lines.trial_started(1, "search", Candidate({"--a": 1}))
+    lines.waiting("loading the model", 12.0)
+    assert lines.status() == "1m15s of 10m00s  |  trial 1 (search): --a=1: loading the model 12s"
+    lines.trial_ended(trial(1, {"--a": 1}, 110.0), 110.0, 100.0)
+    assert lines.status() == "1m20s of 10m00s  |  best 110.0 output tok/s (+10.0%): --a=1"
+
+
+def test_a_confirmation_launch_is_not_the_best_of_the_search():
+    lines = Lines(lambda text: None, THROUGHPUT, 600)
+    lines.trial_ended(trial(9, {}, 500.0, phase="confirm"), 500.0, 100.0)
+    assert lines.best is None
+
+
+def test_headlines():
+    candidate = Candidate({"--a": 1})
+    gain = Verdict(Decision.IMPROVED, "r", "output_tok_s", candidate, candidate, Interval(1.2, 1.1, 1.3), launches=3)
+    assert headline(gain) == (
+        "improved: --a=1 gives +20.0% output tok/s over the default (95% interval +10.0% to +30.0%, 3 fresh launches each)"
+    )
+    assert headline(Verdict(Decision.KEEP_DEFAULTS, "why", "x", Candidate())) == "keep-defaults: why"
+    assert "keep the defaults for now: why" in headline(Verdict(Decision.INCONCLUSIVE, "why", "x", Candidate()))
+    assert unit("e2el_ms.mean") == "ms E2EL mean"
