@@ -1,0 +1,196 @@
+"""The advisor's end of the guard (guard.py): start a program, see whether it lives, end it with all it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+GUARD = Path(__file__).with_name("guard.py")
+# How long the guard may take beyond the ladder's own waits (its KILL_WAIT_S included) before it counts as stuck.
+GUARD_SLACK_S = 30.0
+KILLED = -int(signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Grace:
+    """Waits of the stop ladder. An idle vLLM ends within 2 s (CPU) or 15 s (GPU); one under load can hang."""
+
+    leader_s: float = 20.0  # after SIGTERM to the server's first process
+    group_s: float = 5.0  # after SIGTERM to its whole group, before SIGKILL to everything
+
+
+class GuardedProcess:
+    """A program in its own session, with its output in a file, that cannot outlive the advisor.
+
+    `started` is the monotonic time of the exec. Raises OSError if the guard cannot be started; a program that cannot be
+    executed shows as exit code 127 with the cause in the log.
+    """
+
+    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, log: Path, grace: Grace):
+        self.grace = grace
+        self.left: list[int] | None = None  # pids that outlived the stop; None: the guard has not said yet
+        self._exit_code: int | None = None
+        self._rest = b""
+        self._closed = False
+        # The guard gets no environment of its own: what it needs is in its first line.
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(GUARD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={},
+            cwd="/",
+        )
+        order = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "log": str(log)}
+        self.started = time.monotonic()
+        try:
+            self._tell({**order, "leader_grace_s": grace.leader_s, "group_grace_s": grace.group_s})
+            self.pid = self._first_pid()
+        except BaseException:
+            self._discard_guard()
+            raise
+
+    @property
+    def guard_pid(self) -> int:
+        return self._guard.pid
+
+    def exit_code(self) -> int | None:
+        """None while the program's first process lives; minus the signal's number if a signal ended it."""
+        self._listen(0.0)
+        if self._exit_code is None and self._guard.poll() is not None:
+            self._exit_code = KILLED  # the kernel ends the server when somebody kills the guard
+        return self._exit_code
+
+    def processes(self) -> list[psutil.Process]:
+        """The program and everything it started, also what moved to another group or session."""
+        found: dict[int, psutil.Process] = {}
+        try:
+            found = {child.pid: child for child in psutil.Process(self._guard.pid).children(recursive=True)}
+        except psutil.NoSuchProcess:
+            found = {process.pid: process for process in session_members(self.pid)}
+        return [process for process in found.values() if _living(process)]
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the living processes together, in user and kernel mode."""
+        total_s = 0.0
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                total_s += times.user + times.system
+        return total_s
+
+    def stop(self) -> list[int]:
+        """Run the ladder to its end; returns the pids that are still there (normally none). May be called twice.
+
+        Ctrl-C meanwhile skips the remaining waits (SIGKILL at once) and is raised again when all is over.
+        """
+        interrupt: KeyboardInterrupt | None = None
+        word = "stop"
+        while self._guard.poll() is None and self.left is None:
+            try:
+                self._tell(word)
+                self._wait_for_guard()
+                break
+            except KeyboardInterrupt as caught:
+                interrupt, word = caught, "kill"
+        self._discard_guard()
+        if self.left is None:  # the guard was killed or is stuck
+            self.left = kill_session(self.pid)
+        if interrupt is not None:
+            raise interrupt
+        return self.left
+
+    def _first_pid(self) -> int:
+        while self._listen(GUARD_SLACK_S):
+            if self._pid is not None:
+                return self._pid
+        raise OSError("the process guard did not start the server")
+
+    _pid: int | None = None
+
+    def _tell(self, value: object) -> None:
+        assert self._guard.stdin is not None
+        try:
+            self._guard.stdin.write(json.dumps(value).encode() + b"\n")
+            self._guard.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: poll() tells
+
+    def _listen(self, timeout_s: float) -> bool:
+        """Take in what the guard says; False when nothing came within the timeout or it has closed its end."""
+        assert self._guard.stdout is not None
+        if self._closed or not select.select([self._guard.stdout], [], [], timeout_s)[0]:
+            return False
+        chunk = os.read(self._guard.stdout.fileno(), 65536)
+        self._closed = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._understand(json.loads(line))
+        return not self._closed
+
+    def _understand(self, message: dict) -> None:
+        if "pid" in message:
+            self._pid = message["pid"]
+        if "exit" in message:
+            self._exit_code = message["exit"]
+        if "left" in message:
+            self.left = message["left"]
+
+    def _wait_for_guard(self) -> None:
+        deadline = time.monotonic() + self.grace.leader_s + self.grace.group_s + GUARD_SLACK_S
+        while self.left is None and not self._closed and time.monotonic() < deadline:
+            self._listen(max(0.0, deadline - time.monotonic()))
+
+    def _discard_guard(self) -> None:
+        """Close the pipes and make sure that the guard itself is gone; the kernel ends the server with it."""
+        if self._guard.poll() is None and self.left is None:
+            self._guard.kill()
+        for pipe in (self._guard.stdin, self._guard.stdout):
+            if pipe is not None and not pipe.closed:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self._guard.wait()
+
+
+def session_members(leader: int) -> list[psutil.Process]:
+    """Processes of the session that `leader` began; it finds those whose parent is gone, but not those that left it."""
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader:
+                members.append(process)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return members
+
+
+def kill_session(leader: int, timeout_s: float = GUARD_SLACK_S) -> list[int]:
+    """SIGKILL to every member of a session until none is left; returns the pids that outlived it."""
+    deadline = time.monotonic() + timeout_s
+    while members := [process for process in session_members(leader) if _living(process)]:
+        for process in members:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if time.monotonic() > deadline:
+            return [process.pid for process in members]
+        time.sleep(0.02)
+    return []
+
+
+def _living(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

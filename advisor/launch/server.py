@@ -1,0 +1,258 @@
+"""One launched server as a with block: ready when the block begins, gone without a trace when it ends.
+
+    with Server(command, served_name, folder, gpu, limits, on_event) as server:
+        ...  # server.base_url answers completions for server.served_name
+
+The server's current directory is the advisor's own: what the person passes on (a chat template, a config file) may be a
+relative path and must mean the same as in their shell. `python -m` would put that directory first in the import path,
+where a stray `inspect.py` or a checkout called `vllm` hides the real module; from Python 3.11 on PYTHONSAFEPATH
+prevents it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from advisor.errors import AdvisorError
+from advisor.launch import gpu_memory, ports
+from advisor.launch.failure import LaunchFailed, classify, is_retryable, port_taken
+from advisor.launch.process import Grace, GuardedProcess
+from advisor.launch.readiness import LaunchLimits, LogTail, Probe, Prober, Progress, Signs, complete, phase
+from advisor.launch.redact import redact_argv, redact_env
+from advisor.launch.stop import stop
+from advisor.launch.tracebacks import error_lines
+from advisor.records import Command, GpuFacts, Outcome
+from advisor.target_process import scrubbed_environment
+
+LOG = "server.log"
+FIRST_LOG = "server-first-port.log"  # of an attempt whose port another process had
+COMMAND = "command.json"
+PLUMBING = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+FIRST_POLL_S, LAST_POLL_S = 0.02, 0.25  # the wait between two looks grows: a start takes from 0.2 s to half an hour
+SIGNS_EVERY_S = 2.0  # CPU time of all processes and GPU memory are asked for this often at most
+BAD_ANSWERS = 3  # completions answered without a token before a start counts as failed
+ALIVE_TIMEOUT_S = 120.0  # for one request of check_alive, which may queue behind others
+
+OnEvent = Callable[[str, float], None]  # what the launch is doing now, seconds since the exec
+
+
+class PortTaken(Exception):
+    """Another process has the port: the launch is tried once more with another one."""
+
+
+class Server:
+    """Context manager. Raises LaunchFailed from the `with` line when the server does not get ready, and from
+    check_alive; NotStopped or GpuMemoryHeld (AdvisorErrors) from the end of the block when something is left over.
+
+    Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        served_name: str,
+        folder: Path,
+        gpu: GpuFacts,
+        limits: LaunchLimits | None = None,
+        on_event: OnEvent | None = None,
+        grace: Grace | None = None,
+    ):
+        self.command = command
+        self.served_name = served_name
+        self.folder = folder
+        self.log_path = folder / LOG
+        self.port = 0
+        self.start_s = 0.0
+        self.stop_s: float | None = None
+        self._gpu = gpu
+        self._limits = limits or LaunchLimits()
+        self._on_event = on_event or (lambda _event, _at_s: None)
+        self._grace = grace or Grace()
+        self._api_key = option_value(command.argv, "--api-key")
+        self._process: GuardedProcess | None = None
+        self._prober: Prober | None = None
+        self._memory_before: gpu_memory.Usage | None = None
+        self._engine: set[int] = set()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{ports.HOST}:{self.port}"
+
+    def __enter__(self) -> Server:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._memory_before = gpu_memory.used(self._gpu)
+        try:
+            self._launch()
+        except PortTaken:
+            self.log_path.replace(self.folder / FIRST_LOG)
+            try:
+                self._launch(avoid=self.port)
+            except PortTaken as again:
+                raise self._failed(Outcome.FAILED_TO_START, str(again), retryable=True) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        try:
+            self._stop()
+        except AdvisorError:
+            if error is None:  # what happened inside the block says more than what the stop found
+                raise
+
+    def pids(self) -> list[int]:
+        """The server's first process and all that it started."""
+        return [process.pid for process in self._process.processes()] if self._process else []
+
+    def log_text(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def check_alive(self, ask: bool = False) -> None:
+        """Raises LaunchFailed (crashed or out of memory) if the server or its engine has died since it got ready.
+
+        An engine can die and leave an API server that still answers /health (vLLM issue 39863). So a process that is
+        missing since the start is a suspicion, and a suspicion, or `ask`, is settled by asking for tokens.
+        """
+        assert self._process is not None
+        if (code := self._process.exit_code()) is not None:
+            raise self._died(code)
+        now = set(self.pids())
+        if not ask and self._engine <= now:
+            return
+        probe = complete(self.base_url, self.served_name, ALIVE_TIMEOUT_S, self._api_key)
+        if probe.tokens < 1:
+            raise self._died(self._process.exit_code(), probe.problem)
+        self._engine &= now
+
+    # ------------------------------------------------------------ start
+
+    def _launch(self, avoid: int = 0) -> None:
+        """Start and wait until ready; whatever goes wrong on the way, Ctrl-C included, the server is ended first."""
+        try:
+            self.port = ports.free_port(avoid=(avoid,))
+            self._spawn()
+            self._wait_ready()
+        except BaseException as error:
+            try:
+                self._stop()
+            except AdvisorError:
+                if not isinstance(error, KeyboardInterrupt):
+                    raise  # something is left over: that must end the study, whatever the start's own failure
+            raise
+
+    def _spawn(self) -> None:
+        plumbing = ("--host", ports.HOST, "--port", str(self.port), "--served-model-name", self.served_name)
+        argv = (*self.command.argv, *plumbing)
+        added = {**PLUMBING, **self.command.env}
+        record = {"argv": redact_argv(argv), "env": redact_env(added)}
+        (self.folder / COMMAND).write_text(json.dumps(record, indent=2) + "\n")
+        env = scrubbed_environment(os.environ, added)
+        self._process = GuardedProcess(argv, env, Path.cwd(), self.log_path, self._grace)
+        self._event("started")
+
+    def _wait_ready(self) -> None:
+        assert self._process is not None
+        tail = LogTail(self.log_path)
+        progress = Progress(self._limits, self._signs(tail))
+        self._prober = prober = Prober(self.base_url, self.served_name, self._limits.first_token_s, self._api_key)
+        bad_answers, wait_s, signs_at = 0, FIRST_POLL_S, 0.0
+        while True:
+            if now_doing := phase(tail.read()):
+                self._event(now_doing)
+            probe = self._ask(prober)
+            if probe is not None and self._is_ready(probe):
+                return
+            bad_answers += probe is not None and probe.answered
+            self._give_up_if_hopeless(probe, bad_answers)
+            if time.monotonic() - signs_at >= SIGNS_EVERY_S:
+                signs_at = time.monotonic()
+                if stuck := progress.observe(self._signs(tail)):
+                    raise self._failed(Outcome.TIMED_OUT, stuck)
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 1.2, LAST_POLL_S)
+
+    def _ask(self, prober: Prober) -> Probe | None:
+        """Ask for tokens as soon as somebody listens; what is alive then is what check_alive will miss later."""
+        if not prober.busy:
+            if not ports.is_open(self.port):
+                return None
+            self._engine = set(self.pids())
+        return prober.poll()
+
+    def _is_ready(self, probe: Probe) -> bool:
+        """Tokens count only if every listener on the port is ours and the answer bears the name of this launch."""
+        assert self._process is not None
+        if not probe.answered:
+            return False
+        found = ports.listeners(self.port)
+        if found and (strangers := ports.foreign(found, self.pids())):
+            raise PortTaken(f"port {self.port} is in use by {ports.describe(strangers)}, not by the launched server")
+        if probe.tokens < 1 or probe.model != self.served_name or found == []:
+            return False
+        self.start_s = time.monotonic() - self._process.started
+        self._event("ready")
+        return True
+
+    def _give_up_if_hopeless(self, probe: Probe | None, bad_answers: int) -> None:
+        assert self._process is not None
+        if (code := self._process.exit_code()) is not None:
+            outcome, reason = classify(code, self.log_text())
+            if port_taken(reason):
+                raise PortTaken(f"port {self.port} is in use by {ports.describe(ports.listeners(self.port))}")
+            raise self._failed(outcome, reason, is_retryable(reason))
+        if probe is not None and bad_answers >= BAD_ANSWERS:
+            problem = probe.problem or f"it answers for the model {probe.model!r}"
+            raise self._failed(Outcome.FAILED_TO_START, f"the server runs but gives no token: {problem}")
+
+    def _signs(self, tail: LogTail) -> Signs:
+        assert self._process is not None
+        memory = gpu_memory.used(self._gpu) or {}
+        return Signs(time.monotonic(), tail.telling, self._process.cpu_s(), sum(memory.values()))
+
+    # ------------------------------------------------------------ end
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        self._event("stopping")
+        process, self._process = self._process, None
+        try:
+            self.stop_s = stop(process, self.port, self._gpu, self._memory_before)
+        finally:
+            if self._prober is not None:
+                self._prober.close()
+                self._prober = None
+
+    # ------------------------------------------------------------ telling
+
+    def _event(self, name: str) -> None:
+        if self._process is not None:
+            self._on_event(name, time.monotonic() - self._process.started)
+
+    def _died(self, code: int | None, problem: str = "") -> LaunchFailed:
+        outcome, reason = classify(code, self.log_text(), was_ready=True)
+        if code is None:
+            reason = f"the server still runs, but its engine does not answer: {problem or reason}"
+            outcome = outcome if outcome is Outcome.OUT_OF_MEMORY else Outcome.CRASHED
+        elif code == 0:
+            reason = "the server ended by itself (exit code 0)"
+        return self._failed(outcome, reason)
+
+    def _failed(self, outcome: Outcome, reason: str, retryable: bool = False) -> LaunchFailed:
+        return LaunchFailed(outcome, reason, error_lines(self.log_text()), self.log_path, retryable)
+
+
+def option_value(argv: tuple[str, ...], name: str) -> str | None:
+    """The last value of an option in an argument list, in either spelling (`--x v`, `--x=v`)."""
+    value = None
+    for word, following in zip(argv, (*argv[1:], ""), strict=True):
+        if word == name:
+            value = following
+        elif word.startswith(f"{name}="):
+            value = word.partition("=")[2]
+    return value

@@ -1,0 +1,47 @@
+"""The end of a launch: neither processes, nor the port, nor GPU memory are left of it before the next begins."""
+
+from __future__ import annotations
+
+import time
+
+from advisor.errors import EnvironmentMismatch
+from advisor.launch import gpu_memory, ports
+from advisor.launch.process import GuardedProcess
+from advisor.records import GpuFacts
+
+# A listening socket goes with its last process; the rest is for a busy machine.
+PORT_TIMEOUT_S = 5.0
+
+
+class NotStopped(EnvironmentMismatch):
+    """Something of a server is still there after SIGKILL. Measuring beside it would be wrong."""
+
+
+def stop(process: GuardedProcess, port: int, gpu: GpuFacts, before: gpu_memory.Usage | None) -> float:
+    """End the server and wait until its processes, port and GPU memory are gone. Returns the seconds it took.
+
+    The order of signals is the guard's (guard.py). Raises NotStopped or gpu_memory.GpuMemoryHeld, each naming the pids.
+    """
+    begun = time.monotonic()
+    try:
+        ours = {member.pid for member in process.processes()}
+    finally:  # Ctrl-C at the wrong moment included
+        left = process.stop()
+    if left:
+        pids = ", ".join(str(pid) for pid in left)
+        raise NotStopped(
+            f"processes of the server outlived SIGKILL: pid {pids}",
+            "they wait inside the kernel or the GPU driver; a restart of the machine ends them",
+        )
+    _wait_port_closed(port, ours)
+    gpu_memory.wait_released(gpu, before)
+    return time.monotonic() - begun
+
+
+def _wait_port_closed(port: int, ours: set[int]) -> None:
+    """A foreign listener on the port is none of our business here: only our own must be gone."""
+    deadline = time.monotonic() + PORT_TIMEOUT_S
+    while ports.is_open(port) and any(listener.pid in ours for listener in ports.listeners(port) or ()):
+        if time.monotonic() > deadline:
+            raise NotStopped(f"port {port} is still open after the server ended", "end the process that listens on it")
+        time.sleep(0.05)

@@ -1,0 +1,284 @@
+"""A stand-in for `vllm serve` in tests: standard library only, up in some 0.1 s, started with the same arguments.
+
+    python fake_engine.py serve MODEL [vLLM options] --host H --port P --served-model-name NAME
+
+It answers /health, /version, /v1/models, /v1/completions (streaming or not) and /metrics, writes vLLM's log lines, has a
+child process as vLLM has its engine process, and is faster or slower with its settings (fake_settings.py).
+
+Environment: FAKE_SPEED tokens a second of each request, whatever the settings; FAKE_TIME_SCALE multiplies all times
+(0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_FAULT what goes wrong, NAME or
+NAME:NUMBER (see FAULTS).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # PYTHONSAFEPATH leaves a script's own folder out
+
+import fake_log
+import fake_settings
+
+FAULTS = {
+    **dict.fromkeys(fake_log.FAILURES, "the start fails in this way, with vLLM's words"),
+    "bad_option": "argparse refuses an option: exit code 2",
+    "silent_exit": "exit code 3 without a word",
+    "killed": "SIGKILL ends it during the start",
+    "hang": "the start stops moving: no log, no CPU time",
+    "spin": "the start stops moving but uses a whole core",
+    "mumble": "the start stops moving but repeats a line for ever",
+    "no_tokens": "completions have no token",
+    "http_500": "completions are answered with HTTP 500",
+    "wrong_name": "it serves another model name than it was told to",
+    "wrong_port": "it listens on the port after the one it was told to use",
+    "die_after_n": "SIGKILL ends it when N completions have been answered (default 1)",
+    "fail_every_n": "every Nth completion is answered with HTTP 500 (default 10)",
+    "engine_dies": "the engine process ends after the first completion; the rest goes on, /health says 200",
+    "ignore_sigterm": "SIGTERM has no effect",
+    "orphan_child": "it leaves a process in another session behind, which ignores SIGTERM",
+    "slow_start": "the start takes N more seconds and logs all the while (default 1)",
+}
+FAULT, _, _number = os.environ.get("FAKE_FAULT", "").partition(":")
+NUMBER = int(_number) if _number else None
+SCALE = float(os.environ.get("FAKE_TIME_SCALE", "1"))
+BLOCK = 16  # tokens of a block of the prefix cache
+WORDS = ("red", "green", "blue", "grey")
+
+
+class Engine:
+    """Counts what vLLM counts and takes as long as the settings say."""
+
+    def __init__(self, name: str, settings: dict, caching: bool):
+        self.name, self.settings, self.caching = name, settings, caching
+        self.lock = threading.Lock()
+        self.running = 0
+        self.answered = 0
+        self.seen: set[int] = set()
+        self.counts = dict.fromkeys(("prompt_tokens", "generation_tokens", "prefix_cache_queries"), 0)
+        self.counts |= dict.fromkeys(("prefix_cache_hits", "num_preemptions", "request_success"), 0)
+
+    def take_in(self, prompt: str | list[int]) -> int:
+        """Number of prompt tokens (words, where it is text); whole blocks that were there before are cache hits."""
+        tokens = prompt.split() if isinstance(prompt, str) else prompt
+        with self.lock:
+            self.running += 1
+            self.counts["prompt_tokens"] += len(tokens)
+            if self.caching:
+                self.counts["prefix_cache_queries"] += len(tokens)
+                blocks = [hash(tuple(tokens[:end])) for end in range(BLOCK, len(tokens) + 1, BLOCK)]
+                self.counts["prefix_cache_hits"] += BLOCK * sum(block in self.seen for block in blocks)
+                self.seen.update(blocks)
+        return len(tokens)
+
+    def done(self, tokens: int) -> None:
+        with self.lock:
+            self.running -= 1
+            self.answered += 1
+            self.counts["generation_tokens"] += tokens
+            self.counts["request_success"] += 1
+
+    def token_s(self) -> float:
+        speed = os.environ.get("FAKE_SPEED")
+        return 1 / float(speed) if speed else SCALE * fake_settings.tpot_ms(self.settings, self.running) / 1000
+
+    def metrics(self) -> str:
+        labels = f'engine="0",model_name="{self.name}"'
+        lines = [f"vllm:num_requests_running{{{labels}}} {float(self.running)}"]
+        for name, value in self.counts.items():
+            reason = ',finished_reason="length"' if name == "request_success" else ""
+            lines.append(f"# TYPE vllm:{name}_total counter")
+            lines.append(f"vllm:{name}_total{{{labels}{reason}}} {float(value)}")
+        return "\n".join(lines) + "\n"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    engine: Engine
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.reply(200, b"", "text/plain")
+        elif self.path == "/metrics":
+            self.reply(200, self.engine.metrics().encode(), "text/plain; version=0.0.4")
+        elif self.path == "/version":
+            self.reply_json({"version": fake_log.VERSION})
+        elif self.path == "/v1/models":
+            self.reply_json({"object": "list", "data": [{"id": self.engine.name, "object": "model"}]})
+        else:
+            self.reply_json({"error": {"message": "Not Found", "code": 404}}, 404)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/completions":
+            self.reply_json({"error": {"message": "Not Found", "code": 404}}, 404)
+        elif body.get("model") != self.engine.name and FAULT != "wrong_name":
+            self.reply_json({"error": {"message": f"The model `{body.get('model')}` does not exist."}}, 404)
+        elif FAULT == "http_500" or (
+            FAULT == "fail_every_n" and self.engine.answered % (NUMBER or 10) == (NUMBER or 10) - 1
+        ):
+            self.engine.answered += 1
+            self.reply_json({"error": {"message": "Internal Server Error", "code": 500}}, 500)
+        elif FAULT == "engine_dies" and self.engine.answered >= 1:
+            self.reply_json({"error": {"message": "EngineCore encountered an issue.", "code": 500}}, 500)
+        else:
+            self.complete(body)
+        self.after_answer()
+
+    def complete(self, body: dict) -> None:
+        prompts = self.engine.take_in(body["prompt"])
+        tokens = 0 if FAULT == "no_tokens" else int(body.get("max_tokens", 16))
+        usage = {"prompt_tokens": prompts, "completion_tokens": tokens, "total_tokens": prompts + tokens}
+        time.sleep(prompts * self.engine.token_s() / 100)  # a prompt token costs a hundredth of a decoded one
+        try:
+            if body.get("stream"):
+                self.stream(tokens, usage, bool((body.get("stream_options") or {}).get("include_usage")))
+            else:
+                time.sleep(tokens * self.engine.token_s())
+                self.reply_json(self.chunk(" ".join(WORDS[i % 4] for i in range(tokens)), "length") | {"usage": usage})
+        finally:
+            self.engine.done(tokens)
+
+    def stream(self, tokens: int, usage: dict, with_usage: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for index in range(tokens):
+            time.sleep(self.engine.token_s())
+            last = "length" if index == tokens - 1 else None
+            self.event(json.dumps(self.chunk(" " + WORDS[index % 4], last)))
+        if with_usage:
+            self.event(json.dumps(self.chunk("", None) | {"choices": [], "usage": usage}))
+        self.event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def event(self, data: str) -> None:
+        payload = f"data: {data}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(payload), payload))
+        self.wfile.flush()
+
+    def chunk(self, text: str, finish: str | None) -> dict:
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+        name = "somebody-else" if FAULT == "wrong_name" else self.engine.name
+        return {"id": "cmpl-0", "object": "text_completion", "created": 0, "model": name, "choices": [choice]}
+
+    def reply_json(self, value: dict, status: int = 200) -> None:
+        self.reply(status, json.dumps(value).encode(), "application/json")
+
+    def reply(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def after_answer(self) -> None:
+        self.wfile.flush()
+        if FAULT == "die_after_n" and self.engine.answered >= (NUMBER or 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if FAULT == "engine_dies" and self.engine.answered == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(ENGINE_PROCESS[0], signal.SIGKILL)
+
+
+class HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+    allow_reuse_address = True
+
+
+ENGINE_PROCESS: list[int] = []
+
+
+def fork_engine_process() -> None:
+    """A child that ends with its parent, as vLLM's engine process does."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    ENGINE_PROCESS.append(pid)
+    signal.signal(signal.SIGCHLD, lambda *_: os.waitpid(-1, os.WNOHANG))
+
+
+def leave_orphan() -> None:
+    """A grandchild whose parent is gone, in a session of its own, deaf to SIGTERM."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            while True:
+                time.sleep(60)
+        os._exit(0)
+    os.wait()
+
+
+def misbehave_at_start() -> None:
+    """The faults of a start; returns for all others."""
+    if FAULT in fake_log.FAILURES:
+        fake_log.failing(FAULT)
+        sys.exit(1)
+    if FAULT == "bad_option":
+        print("usage: main.py [-h] [-v]\nmain.py: error: unrecognized arguments: --no-such-option", file=sys.stderr)
+        sys.exit(2)
+    if FAULT == "silent_exit":
+        os._exit(3)
+    if FAULT == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if FAULT == "orphan_child":
+        leave_orphan()
+    if FAULT == "slow_start":
+        for step in range(10 * (NUMBER or 1)):
+            fake_log.say("weight_utils.py:1", f"loading shard {step}")
+            time.sleep(0.1)
+    while FAULT in ("hang", "spin", "mumble"):
+        if FAULT == "hang":
+            time.sleep(60)
+        elif FAULT == "mumble":
+            fake_log.say("shm_broadcast.py:681", "No available shared memory broadcast block found in 60 seconds.")
+            time.sleep(0.1)
+
+
+def option(argv: list[str], name: str) -> str | None:
+    return argv[len(argv) - 1 - argv[::-1].index(name) + 1] if name in argv else None
+
+
+def main(argv: list[str]) -> None:
+    if FAULT and FAULT not in FAULTS:
+        sys.exit(f"FAKE_FAULT={FAULT} is unknown; known: {', '.join(FAULTS)}")
+    stop = signal.SIG_IGN if FAULT == "ignore_sigterm" else (lambda *_: os._exit(0))
+    signal.signal(signal.SIGTERM, stop)
+    command, model = argv[0], argv[1]
+    assert command == "serve", command
+    name = option(argv, "--served-model-name") or model
+    port = int(option(argv, "--port") or 8000) + (FAULT == "wrong_port")
+    settings = fake_settings.read(argv[2:])
+    Handler.engine = Engine(name, settings, "--no-enable-prefix-caching" not in argv)
+    # vLLM takes its port before it starts the engine, and answers on it after.
+    server = HTTPServer((option(argv, "--host") or "0.0.0.0", port), Handler, bind_and_activate=False)
+    server.server_bind()
+    misbehave_at_start()
+    time.sleep(float(os.environ.get("FAKE_START_S", "0")))
+    fork_engine_process()
+    fake_log.starting(model, name, settings)
+    server.server_activate()
+    print("INFO:     Application startup complete.", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
