@@ -58,7 +58,8 @@ class EngineFacts:
     cuda_version: str | None = None
     flashinfer_version: str | None = None
     flags: tuple[str, ...] = ()  # long option names of `vllm serve`, "--max-num-seqs"
-    backends: tuple[BackendFacts, ...] = ()
+    backends: tuple[BackendFacts, ...] = ()  # valid ones first, in vLLM's order of preference
+    backends_error: str | None = None  # why vLLM could not be asked; then `backends` is empty
 
 
 @dataclass(frozen=True)

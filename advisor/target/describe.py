@@ -3,11 +3,13 @@
 JSON lines, standard input to standard output, until the input ends:
     {"model": folder or hub id, "argv": [further words of `vllm serve`]}
  -> {"ok": true, "python", "python_version", "vllm_version", "torch_version", "cuda_version", "flashinfer_version",
-     "build", "platform", "flags": [...], "backends": [{"name", "reasons"}], "backends_error": null}
+     "build", "platform", "flags": [...], "max_model_len": 4096, "backends": [{"name", "reasons"}],
+     "backends_error": null, "refused_arguments": null}
  or {"ok": false, "error_type": "no_vllm" | "broken_vllm", "error": "one line"}
 
 `backends` is null, and `backends_error` says why, where this vLLM has no selector that can be asked or where it refuses
-the model; the rest of the description stands. No CUDA context is made: capabilities come from NVML, as in vLLM's start.
+the model; `refused_arguments` is its parser's complaint. The rest of the description stands. No CUDA context is made:
+capabilities come from NVML, as in vLLM's own start.
 """
 
 from __future__ import annotations
@@ -136,17 +138,19 @@ def long_flags(serve) -> list:
 
 
 def asked_backends(command, parser, argv: list) -> dict:
-    """`backends` in vLLM's order of preference, valid ones first, or the reason why it cannot be asked."""
+    """What depends on model and arguments: `backends`, valid ones first in vLLM's order of preference, and the length."""
+    answer = {"max_model_len": None, "backends": None, "backends_error": None, "refused_arguments": None}
     said = io.StringIO()  # argparse explains itself on standard error before it exits
     try:
         with contextlib.redirect_stderr(said):
             config = engine_config(command, parser, argv)
-        return {"backends": backends(config), "backends_error": None}
+        answer["max_model_len"] = config.model_config.max_model_len
+        answer["backends"] = backends(config)
     except SystemExit:
-        complaint = said.getvalue().rsplit(": error: ", 1)[-1]
-        return {"backends": None, "backends_error": f"vLLM refuses the serve arguments: {one_line(complaint)}"}
+        answer["refused_arguments"] = one_line(said.getvalue().rsplit(": error: ", 1)[-1])
     except Exception as error:
-        return {"backends": None, "backends_error": f"{type(error).__name__}: {one_line(error)}"}
+        answer["backends_error"] = f"{type(error).__name__}: {one_line(error)}"
+    return answer
 
 
 def engine_config(command, parser, argv: list):
