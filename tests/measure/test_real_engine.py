@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -53,27 +54,26 @@ def server_url(
         _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+        _end(process)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """SIGTERM, 20 s, SIGKILL to the group. The leader is reaped last: until then no other process can have its id."""
+    process.terminate()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _wait_until_healthy(url: str, process: subprocess.Popen, log: Path) -> None:
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()[-3000:]
-        try:
+        with contextlib.suppress(httpx.HTTPError):
             if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
                 return
-        except httpx.HTTPError:
-            pass
         time.sleep(0.5)
     pytest.fail(f"no server after {START_LIMIT_S} s: {log.read_text()[-3000:]}")
 
