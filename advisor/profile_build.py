@@ -161,6 +161,7 @@ def _study(result: StudyResult, clean: Scrubber) -> Study:
         name=result.name,
         created_at=result.created_at,
         serve_args=" ".join(map(quoted, clean.words(result.serve_args))),
+        serve_env=clean.env(result.serve_env),
         launches=len(result.trials),
         launches_by_phase={phase: phases[phase] for phase in _PHASES if phases[phase]},
         outcomes={outcome: outcomes[outcome] for outcome in Outcome if outcomes[outcome]},

@@ -204,6 +204,7 @@ class Study(Part):
     name: str = Field(description="name of the study")
     created_at: str = Field(description="start, ISO 8601, UTC")
     serve_args: str = Field(description="what the person gave with --serve-args: part of the default too")
+    serve_env: Env = Field(description="what the person gave with --env: part of the default too")
     launches: Count = Field(description="servers launched")
     launches_by_phase: dict[str, Count] = Field(description="baseline, search, confirm")
     outcomes: dict[Outcome, Count] = Field(description="launches by how they ended")

@@ -5,6 +5,7 @@ PyYAML writes no comments, so the sections are walked here and PyYAML writes onl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from advisor.profile_args import format_lines, quoted
-from advisor.profile_schema import Figure, Profile, Rejected, Serve
+from advisor.profile_schema import Figure, Profile, Rejected, Serve, Workload
 from advisor.profile_types import Part, Ratio
 from advisor.records import Decision, Objective
 from advisor.units import number, percent
@@ -98,13 +99,27 @@ def _compared(profile: Profile) -> Iterator[str]:
 
 
 def _again(profile: Profile) -> str:
+    """The `advisor tune` command that measures the same model, workload and objective from the same default."""
     model = f"./{profile.model.id}" if profile.model.local_folder else profile.model.id
-    words = ["advisor", "tune", "--model", model, "--gpu", profile.gpu.slug, "--workload", profile.workload.name]
+    words = ["advisor", "tune", "--model", model, "--gpu", profile.gpu.slug, *_load_words(profile.workload)]
     if profile.objective.metric != Objective().metric:
         words += ["--objective", profile.objective.metric]
     if profile.study.serve_args:
         words += ["--serve-args", profile.study.serve_args]
+    for name, value in profile.study.serve_env.items():
+        words += ["--env", f"{name}={value}"]
     return " ".join(map(quoted, words))
+
+
+def _load_words(load: Workload) -> list[str]:
+    """`chat-c8-in512` is the preset `chat` with another load and other lengths: they are given as options again."""
+    base = re.sub(r"(-(c|r|in|out)\d[\d.e+-]*)+$", "", load.name)
+    words = ["--workload", base, "--num-prompts", str(load.num_prompts)]
+    if base != load.name:
+        words += ["--input-tokens", str(load.input_tokens), "--output-tokens", str(load.output_tokens)]
+        rate = ["--rate", f"{load.rate_requests_s:g}"] if load.rate_requests_s is not None else []
+        words += ["--concurrency", str(load.concurrency)] if load.concurrency is not None else rate
+    return words
 
 
 # ---------------------------------------------------------------- body

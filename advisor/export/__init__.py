@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from advisor.errors import InputError
 from advisor.export.shell import shell_command, with_model
 from advisor.export.vllm_yaml import vllm_yaml
 from advisor.profile_schema import Profile
@@ -13,4 +14,13 @@ EXPORTERS: dict[str, Callable[[Profile], str]] = {
     "vllm-yaml": vllm_yaml,
 }
 
-__all__ = ["EXPORTERS", "shell_command", "vllm_yaml", "with_model"]
+
+def export_profile(profile: Profile, to: str = "command", model: str | None = None) -> str:
+    """Text for a target, ending with a newline; `model` replaces the profile's. Raises InputError for an unknown `to`."""
+    if to not in EXPORTERS:
+        raise InputError(f"--to {to!r} is not known", f"allowed: {', '.join(EXPORTERS)}")
+    text = EXPORTERS[to](with_model(profile, model) if model else profile)
+    return text.rstrip("\n") + "\n"
+
+
+__all__ = ["EXPORTERS", "export_profile", "shell_command", "vllm_yaml", "with_model"]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.export import EXPORTERS, with_model
+from advisor.errors import InputError
+from advisor.export import EXPORTERS, export_profile, with_model
 from advisor.profile_args import format_line, format_lines, parse_line
 from advisor.profile_build import build_profile
 from advisor.profile_schema import Profile, Serve
@@ -125,6 +126,14 @@ def test_another_model(profile):
     assert "vllm serve '/srv/models/My Model' --load-format" in EXPORTERS["command"](moved)
     assert yaml.safe_load(EXPORTERS["vllm-yaml"](moved))["model"] == "/srv/models/My Model"
     assert EXPORTERS["command"](profile) != EXPORTERS["command"](moved)
+
+
+def test_targets_by_name(profile):
+    assert export_profile(profile) == EXPORTERS["command"](profile) + "\n"
+    assert "model: /srv/m\n" in export_profile(profile, "vllm-yaml", model="/srv/m")
+    with pytest.raises(InputError, match="'docker'") as caught:
+        export_profile(profile, "docker")
+    assert "command, vllm-yaml" in caught.value.hint
 
 
 def test_a_broken_command_is_the_same_command():

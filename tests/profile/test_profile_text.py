@@ -114,6 +114,24 @@ def test_a_line_break_in_a_name_stays_in_its_comment(study):
     assert yaml.safe_load(text)["schema"] == "advisor.profile/1"
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("chat", "--workload chat --num-prompts 256 --"),
+        (
+            "chat-c64-in1024",
+            "--workload chat --num-prompts 256 --input-tokens 1024 --output-tokens 128 --concurrency 64 --",
+        ),
+        ("my-own", "--workload my-own --num-prompts 256 --"),
+    ],
+)
+def test_the_command_to_measure_again_has_the_load(study, name, expected):
+    result = replace(study.RESULT, workload=replace(study.RESULT.workload, name=name))
+    text = profile_text(build_profile(result))
+    assert expected in text
+    assert "--env VLLM_LOGGING_LEVEL=INFO" in text and '--env "HF_TOKEN=${HF_TOKEN}"' in text
+
+
 def test_an_objective_that_the_sides_do_not_hold_still_has_its_ratio_in_the_head(study):
     text = profile_text(build_profile(replace(study.RESULT, objective=Objective("ttft_ms.p90"))))
     assert "ttft_ms.p90, tuned against default: +6.1%" in text
