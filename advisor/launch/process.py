@@ -161,6 +161,7 @@ class GuardedProcess:
             if pipe is not None and not pipe.closed:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+        self._closed = True
         self._guard.wait()
 
 

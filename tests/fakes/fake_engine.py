@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -44,6 +45,7 @@ FAULTS = {
     "engine_dies": "the engine process ends after the first completion; the rest goes on, /health says 200",
     "ignore_sigterm": "SIGTERM has no effect",
     "orphan_child": "it leaves a process in another session behind, which ignores SIGTERM",
+    "reuse_port": "it shares its port with whoever else does (SO_REUSEPORT), as vLLM did up to 0.24",
     "slow_start": "the start takes N more seconds and logs all the while (default 1)",
 }
 FAULT, _, _number = os.environ.get("FAKE_FAULT", "").partition(":")
@@ -201,12 +203,13 @@ class HTTPServer(ThreadingHTTPServer):
 ENGINE_PROCESS: list[int] = []
 
 
-def fork_engine_process() -> None:
+def fork_engine_process(listening: socket.socket) -> None:
     """A child that ends with its parent, as vLLM's engine process does."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(writer)
+        listening.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.read(reader, 1)
         os._exit(0)
@@ -270,10 +273,12 @@ def main(argv: list[str]) -> None:
     Handler.engine = Engine(name, settings, "--no-enable-prefix-caching" not in argv)
     # vLLM takes its port before it starts the engine, and answers on it after.
     server = HTTPServer((option(argv, "--host") or "0.0.0.0", port), Handler, bind_and_activate=False)
+    if FAULT == "reuse_port":
+        server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     server.server_bind()
     misbehave_at_start()
     time.sleep(float(os.environ.get("FAKE_START_S", "0")))
-    fork_engine_process()
+    fork_engine_process(server.socket)
     fake_log.starting(model, name, settings)
     server.server_activate()
     print("INFO:     Application startup complete.", flush=True)

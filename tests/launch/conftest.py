@@ -1,0 +1,37 @@
+"""Servers of the fake engine, and ports, for the launch tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from advisor.launch import ports
+from advisor.launch.process import Grace
+from advisor.launch.readiness import LaunchLimits
+from advisor.launch.server import Server
+from advisor.records import Command, GpuFacts
+
+FAKE = Path(__file__).resolve().parent.parent / "fakes" / "fake_engine.py"
+CPU = GpuFacts("cpu", "cpu", "cpu", 1, 16.0)
+SHORT = Grace(leader_s=0.3, group_s=0.2)
+QUICK = LaunchLimits(stall_s=0.8, quiet_cpu_s=1.6, hard_s=30.0, first_token_s=10.0)
+
+
+@pytest.fixture
+def unused_port() -> int:
+    return ports.free_port()
+
+
+@pytest.fixture
+def fake_server(tmp_path: Path) -> Callable[..., Server]:
+    """A server of the fake engine: fake_server("hang", args=[..], name="..", **options of Server)."""
+
+    def make(fault: str = "", args: tuple[str, ...] = (), name: str = "advisor-test", **options) -> Server:
+        command = Command((sys.executable, str(FAKE), "serve", "some/model", *args), {"FAKE_FAULT": fault})
+        folder = tmp_path / name
+        return Server(command, name, folder, CPU, options.pop("limits", QUICK), **{"grace": SHORT, **options})
+
+    return make

@@ -1,0 +1,105 @@
+"""One contract for every engine that the advisor launches: the fake one (always) and real vLLM on the processor (engine)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from advisor.engine.logs import parse_active
+from advisor.launch import ports
+from advisor.launch.failure import LaunchFailed
+from advisor.launch.server import Server
+from advisor.records import Command, Outcome
+
+from .conftest import CPU, FAKE
+
+
+class ServerContract:
+    """Subclasses give a fixture `command`: argument list up to the model, and environment."""
+
+    options: tuple[str, ...] = ()
+
+    def server(self, command: Command, folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Server:
+        argv = (*command.argv, *self.options, *options)
+        return Server(Command(argv, {**command.env, **(env or {})}), "advisor-0011aabb", folder, CPU)
+
+    def test_ready_by_its_own_tokens_and_gone_after(self, command: Command, tmp_path: Path) -> None:
+        events: dict[str, float] = {}
+        launched = self.server(command, tmp_path)
+        launched._on_event = events.__setitem__
+        with launched as running:
+            processes = [psutil.Process(pid) for pid in running.pids()]
+            assert len(processes) >= 2
+            assert ports.foreign(ports.listeners(running.port), running.pids()) == []
+            request = {"model": running.served_name, "prompt": "one two three", "max_tokens": 3, "ignore_eos": True}
+            answer = httpx.post(f"{running.base_url}/v1/completions", json=request, timeout=60).json()
+            assert answer["usage"]["completion_tokens"] == 3
+            running.check_alive()
+            running.check_alive(ask=True)
+            assert "vllm:generation_tokens_total" in httpx.get(f"{running.base_url}/metrics").text
+        assert next(iter(events)) == "started"
+        assert list(events)[-2:] == ["ready", "stopping"]
+        assert events["ready"] == pytest.approx(launched.start_s, abs=0.5)
+        assert not any(process.is_running() for process in processes)
+        assert not ports.is_open(launched.port)
+        active = parse_active(launched.log_text())
+        assert active.vllm_version
+        assert len(active.attention_backends) == 1
+        assert active.kv_cache_tokens > 0
+        assert active.engine_init_s > 0
+        assert active.enforce_eager is True
+
+    def test_a_killed_engine_process_is_a_crash(self, command: Command, tmp_path: Path) -> None:
+        with self.server(command, tmp_path, env={"FAKE_FAULT": "engine_dies"}) as running:
+            processes = [psutil.Process(pid) for pid in running.pids()[1:]]
+            biggest = max(processes, key=lambda process: process.memory_info().rss, default=None)
+            if biggest is not None and biggest.is_running():
+                os.kill(biggest.pid, signal.SIGKILL)
+                psutil.wait_procs([biggest], timeout=5)
+            with pytest.raises(LaunchFailed) as caught:
+                running.check_alive(ask=True)
+        assert caught.value.outcome is Outcome.CRASHED
+        assert caught.value.log_lines
+
+    def test_a_refused_option_is_unsupported(self, command: Command, tmp_path: Path) -> None:
+        launched = self.server(command, tmp_path, "--no-such-option", env={"FAKE_FAULT": "bad_option"})
+        with pytest.raises(LaunchFailed) as caught, launched:
+            pass
+        assert caught.value.outcome is Outcome.UNSUPPORTED
+        assert caught.value.reason == "unrecognized arguments: --no-such-option"
+
+
+class TestFakeEngine(ServerContract):
+    options = ("--enforce-eager",)
+
+    @pytest.fixture
+    def command(self) -> Command:
+        return Command((sys.executable, str(FAKE), "serve", "some/model"))
+
+
+class TestFakeVllmPackage(ServerContract):
+    """The real command line, with a `vllm` package that is only the fake."""
+
+    options = ("--enforce-eager",)
+
+    @pytest.fixture
+    def command(self) -> Command:
+        argv = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", "some/model")
+        return Command(argv, {"PYTHONPATH": str(FAKE.parent / "site")})
+
+
+@pytest.mark.engine
+class TestVllmOnCpu(ServerContract):
+    options = ("--load-format", "dummy", "--enforce-eager", "--max-model-len", "512")
+
+    @pytest.fixture
+    def command(self, engine_python: str, tiny_model: Path) -> Command:
+        argv = (engine_python, "-m", "vllm.entrypoints.cli.main", "serve", str(tiny_model))
+        return Command(argv, {"VLLM_CPU_KVCACHE_SPACE": "1"})
