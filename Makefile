@@ -12,7 +12,10 @@ MACHINE := $(shell sh tools/gpu_kind.sh)
 # Which vLLM to install: the machine's, the CPU one for GPU=cpu, none where the person brings one.
 ENGINE ?= $(if $(ENGINE_PYTHON),none,$(if $(filter cpu CPU,$(GPU)),cpu,$(MACHINE)))
 # Two engines do not fit into one environment: beside a GPU the CPU engine gets its own.
-VENV ?= .venv$(if $(filter cuda-cpu,$(MACHINE)-$(ENGINE)),-cpu)
+VENV_NAME := .venv$(if $(filter cuda-cpu,$(MACHINE)-$(ENGINE)),-cpu)
+# torch.compile cannot link from a path with a space in it: then the environment lies elsewhere.
+ELSEWHERE := $(HOME)/.cache/advisor/$(firstword $(shell pwd | cksum))
+VENV ?= $(if $(word 2,$(CURDIR)),$(ELSEWHERE)/)$(VENV_NAME)
 DONE := $(VENV)/.done
 # What needs no vLLM is content with any that is there, so as not to disturb its versions.
 ANY_ENGINE := $(firstword $(wildcard $(DONE)/engine-*) $(DONE)/engine-none)

@@ -3,7 +3,7 @@
 # Nothing is installed into the system. apt gets private state and an empty list of installed packages, so that it fetches
 # the whole closure (C library included) and the folder can serve as a sysroot.
 set -euo pipefail
-folder=$1
+folder=$(realpath -m "$1") # apt takes a relative path as one below its own root
 shift
 apt="$folder.apt"
 mkdir -p "$folder" "$apt/lists/partial" "$apt/archives/partial"

@@ -45,13 +45,10 @@ unpack_toolchain() {
     done
     # The compiler's own libraries, without the C library: that one must be the one its loader came with.
     mkdir "$toolchain/private"
-    find "$toolchain/usr/lib" -path '*-linux-gnu/lib*' -name 'lib*.so.*' \
-        \( -name 'libisl*' -o -name 'libmpc*' -o -name 'libmpfr*' -o -name 'libgmp*' -o -name 'libzstd*' -o -name 'libz.*' \
-        -o -name 'libbfd*' -o -name 'libopcodes*' -o -name 'libctf*' -o -name 'libsframe*' -o -name 'libgprofng*' \
-        -o -name 'libjansson*' -o -name 'libstdc++*' -o -name 'libgcc_s*' -o -name 'libgomp*' \) \
-        -exec cp -P {} "$toolchain/private/" \;
-    find "$toolchain/lib" -follow -name 'libgcc_s.so.1' -exec cp {} "$toolchain/private/" \; -quit
-    find "$toolchain/lib" -follow -name 'libz.so.1' -exec cp {} "$toolchain/private/" \; -quit
+    for name in isl mpc mpfr gmp zstd z bfd opcodes ctf sframe gprofng jansson stdc++ gcc_s gomp; do
+        find "$toolchain"/usr/lib/*-linux-gnu "$toolchain"/lib/*-linux-gnu -maxdepth 1 -name "lib$name[-.]*so*" \
+            -exec cp -P -n {} "$toolchain/private/" \;
+    done
     for name in gcc g++; do
         program=$(basename "$(readlink -f "$toolchain/usr/bin/$name")")
         wrapper "$name" "$program"

@@ -30,7 +30,7 @@ fi
 # Not root: pip's own wheel runs without being installed, and installs itself.
 "$candidate" -m venv --clear --without-pip "$venv"
 "$here/apt_fetch.sh" "$venv/pip-wheel" python3-pip-whl >&2 || true
-wheel=$(find "$venv/pip-wheel" /usr/share/python-wheels -name 'pip-*.whl' 2>/dev/null | head -n 1)
+wheel=$(find "$venv/pip-wheel" /usr/share/python-wheels -name 'pip-*.whl' 2>/dev/null | head -n 1 || true)
 if [ -n "$wheel" ]; then
     PYTHONPATH="$wheel" "$venv/bin/python" -m pip install --quiet --no-index "$wheel"
 fi

@@ -5,7 +5,7 @@ set -euo pipefail
 venv=$1
 engine=$2
 # vLLM looks for its compilers and for ninja on PATH.
-export PATH="$PWD/$venv/bin:$PATH"
+export PATH="$(cd "$venv/bin" && pwd):$PATH"
 
 options=(--gpu "${GPU:-auto}")
 serve_args=${SERVE_ARGS:-}
