@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
@@ -55,26 +56,49 @@ def used(gpu: GpuFacts) -> Usage | None:
     nvml = _nvml() if gpu.kind == "cuda" else None
     if nvml is None:
         return None
-    return {uuid: nvml.nvmlDeviceGetMemoryInfo(handle).used // MIB for uuid, handle in _devices(nvml, gpu.uuids)}
+    try:
+        return {uuid: nvml.nvmlDeviceGetMemoryInfo(handle).used // MIB for uuid, handle in _devices(nvml, gpu.uuids)}
+    except nvml.NVMLError:
+        return None
 
 
 def excess(before: Usage, now: Usage, tolerance_mib: int = TOLERANCE_MIB) -> Usage:
-    """MiB over the use before the launch, for the GPUs where it is more than the tolerance."""
-    growth = {uuid: mib - before.get(uuid, 0) for uuid, mib in now.items()}
+    """MiB over the use before the launch, for the GPUs of `before` where it is more than the tolerance."""
+    growth = {uuid: now[uuid] - mib for uuid, mib in before.items() if uuid in now}
     return {uuid: mib for uuid, mib in growth.items() if mib > tolerance_mib}
+
+
+class Watch:
+    """Remembers the use before a launch and on which GPUs the launch took memory.
+
+    Only those are waited for in the end: on a machine with several GPUs somebody else's work grows and shrinks beside.
+    """
+
+    def __init__(self, gpu: GpuFacts):
+        self._gpu = gpu
+        self._before = used(gpu) or {}
+        self._taken: set[str] = set()
+
+    def total_mib(self) -> int:
+        """MiB in use now on all GPUs together."""
+        now = used(self._gpu) or {}
+        self._taken.update(excess(self._before, now))
+        return sum(now.values())
+
+    def wait_released(self) -> None:
+        """Raises GpuMemoryHeld if the memory that the launch took does not come back."""
+        wait_released(self._gpu, {uuid: mib for uuid, mib in self._before.items() if uuid in self._taken})
 
 
 def wait_released(
     gpu: GpuFacts,
-    before: Usage | None,
+    before: Usage,
     timeout_s: float = RELEASE_TIMEOUT_S,
     read: Callable[[GpuFacts], Usage | None] = used,
 ) -> None:
     """Return when memory is back to `before` (as `used` gave it). Raises GpuMemoryHeld with the pids that have it."""
-    if before is None:
-        return
     deadline = time.monotonic() + timeout_s
-    while over := excess(before, read(gpu) or {}):
+    while over := before and excess(before, read(gpu) or {}):
         if time.monotonic() > deadline:
             raise GpuMemoryHeld(over, holders(gpu))
         time.sleep(POLL_S)
@@ -86,10 +110,11 @@ def holders(gpu: GpuFacts) -> list[Holder]:
     if nvml is None:
         return []
     found: dict[int, int | None] = {}
-    for _, handle in _devices(nvml, gpu.uuids):
-        for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-            mib = None if process.usedGpuMemory is None else process.usedGpuMemory // MIB
-            found[process.pid] = mib if mib is None else (found.get(process.pid) or 0) + mib
+    with contextlib.suppress(nvml.NVMLError):  # virtual GPUs do not list processes
+        for _, handle in _devices(nvml, gpu.uuids):
+            for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                mib = None if process.usedGpuMemory is None else process.usedGpuMemory // MIB
+                found[process.pid] = mib if mib is None else (found.get(process.pid) or 0) + mib
     listed = [Holder(pid, _name(pid), mib) for pid, mib in found.items()]
     return sorted(listed, key=lambda holder: -(holder.mib or 0))
 

@@ -76,7 +76,6 @@ class Server:
         self._api_key = option_value(command.argv, "--api-key")
         self._process: GuardedProcess | None = None
         self._prober: Prober | None = None
-        self._memory_before: gpu_memory.Usage | None = None
         self._engine: set[int] = set()
 
     @property
@@ -85,11 +84,12 @@ class Server:
 
     def __enter__(self) -> Server:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._memory_before = gpu_memory.used(self._gpu)
+        self._memory = gpu_memory.Watch(self._gpu)
         try:
             self._launch()
         except PortTaken:
-            self.log_path.replace(self.folder / FIRST_LOG)
+            if self.log_path.exists():
+                self.log_path.replace(self.folder / FIRST_LOG)
             try:
                 self._launch(avoid=self.port)
             except PortTaken as again:
@@ -102,7 +102,7 @@ class Server:
         try:
             self._stop()
         except AdvisorError:
-            if error is None:  # what happened inside the block says more than what the stop found
+            if not isinstance(error, KeyboardInterrupt):  # a person who ends it all needs no other reason to end
                 raise
 
     def pids(self) -> list[int]:
@@ -195,6 +195,7 @@ class Server:
         if probe.tokens < 1 or probe.model != self.served_name or found == []:
             return False
         self.start_s = time.monotonic() - self._process.started
+        self._memory.total_mib()  # where the start was too quick to be watched
         self._event("ready")
         return True
 
@@ -211,8 +212,7 @@ class Server:
 
     def _signs(self, tail: LogTail) -> Signs:
         assert self._process is not None
-        memory = gpu_memory.used(self._gpu) or {}
-        return Signs(time.monotonic(), tail.telling, self._process.cpu_s(), sum(memory.values()))
+        return Signs(time.monotonic(), tail.telling, self._process.cpu_s(), self._memory.total_mib())
 
     # ------------------------------------------------------------ end
 
@@ -222,7 +222,7 @@ class Server:
         self._event("stopping")
         process, self._process = self._process, None
         try:
-            self.stop_s = stop(process, self.port, self._gpu, self._memory_before)
+            self.stop_s = stop(process, self.port, self._memory)
         finally:
             if self._prober is not None:
                 self._prober.close()

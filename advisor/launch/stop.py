@@ -7,7 +7,6 @@ import time
 from advisor.errors import EnvironmentMismatch
 from advisor.launch import gpu_memory, ports
 from advisor.launch.process import GuardedProcess
-from advisor.records import GpuFacts
 
 # A listening socket goes with its last process; the rest is for a busy machine.
 PORT_TIMEOUT_S = 5.0
@@ -17,7 +16,7 @@ class NotStopped(EnvironmentMismatch):
     """Something of a server is still there after SIGKILL. Measuring beside it would be wrong."""
 
 
-def stop(process: GuardedProcess, port: int, gpu: GpuFacts, before: gpu_memory.Usage | None) -> float:
+def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch) -> float:
     """End the server and wait until its processes, port and GPU memory are gone. Returns the seconds it took.
 
     The order of signals is the guard's (guard.py). Raises NotStopped or gpu_memory.GpuMemoryHeld, each naming the pids.
@@ -34,7 +33,7 @@ def stop(process: GuardedProcess, port: int, gpu: GpuFacts, before: gpu_memory.U
             "they wait inside the kernel or the GPU driver; a restart of the machine ends them",
         )
     _wait_port_closed(port, ours)
-    gpu_memory.wait_released(gpu, before)
+    memory.wait_released()
     return time.monotonic() - begun
 
 

@@ -17,7 +17,8 @@ from advisor.records import Command, GpuFacts
 FAKE = Path(__file__).resolve().parent.parent / "fakes" / "fake_engine.py"
 CPU = GpuFacts("cpu", "cpu", "cpu", 1, 16.0)
 SHORT = Grace(leader_s=0.3, group_s=0.2)
-QUICK = LaunchLimits(stall_s=0.8, quiet_cpu_s=1.6, hard_s=30.0, first_token_s=10.0)
+PATIENT = LaunchLimits(stall_s=30.0, quiet_cpu_s=30.0, hard_s=60.0, first_token_s=30.0)  # also on a busy machine
+IMPATIENT = LaunchLimits(stall_s=0.8, quiet_cpu_s=1.6, hard_s=30.0, first_token_s=10.0)
 
 
 @pytest.fixture
@@ -30,8 +31,9 @@ def fake_server(tmp_path: Path) -> Callable[..., Server]:
     """A server of the fake engine: fake_server("hang", args=[..], name="..", **options of Server)."""
 
     def make(fault: str = "", args: tuple[str, ...] = (), name: str = "advisor-test", **options) -> Server:
-        command = Command((sys.executable, str(FAKE), "serve", "some/model", *args), {"FAKE_FAULT": fault})
+        argv = (sys.executable, str(FAKE), "serve", "some/model", *args)
+        command = Command(argv, {"FAKE_FAULT": fault, "FAKE_TIME_SCALE": "0.1"})
         folder = tmp_path / name
-        return Server(command, name, folder, CPU, options.pop("limits", QUICK), **{"grace": SHORT, **options})
+        return Server(command, name, folder, CPU, options.pop("limits", PATIENT), **{"grace": SHORT, **options})
 
     return make

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from advisor.launch import gpu_memory
-from advisor.launch.gpu_memory import MIB, GpuMemoryHeld, excess, holders, used, wait_released
+from advisor.launch.gpu_memory import MIB, GpuMemoryHeld, Watch, excess, holders, used, wait_released
 from advisor.records import GpuFacts
 
 GPU = GpuFacts("cuda", "NVIDIA H200", "h200", 1, 140.0, uuids=("GPU-a",))
@@ -16,13 +16,15 @@ CPU = GpuFacts("cpu", "cpu", "cpu", 1, 16.0)
 
 def test_no_gpu_nothing_to_wait_for() -> None:
     assert used(CPU) is None
-    wait_released(CPU, None, timeout_s=0)
+    watch = Watch(CPU)
+    assert watch.total_mib() == 0
+    watch.wait_released()
 
 
 def test_small_changes_are_tolerated() -> None:
     assert excess({"GPU-a": 1000}, {"GPU-a": 1000 + gpu_memory.TOLERANCE_MIB}) == {}
     assert excess({"GPU-a": 1000}, {"GPU-a": 1400}) == {"GPU-a": 400}
-    assert excess({}, {"GPU-a": 900}) == {"GPU-a": 900}
+    assert excess({}, {"GPU-a": 900}) == {}
 
 
 def test_waits_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,9 +34,22 @@ def test_waits_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(readings, None) is None
 
 
+def test_only_gpus_that_the_launch_took_memory_on_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = GpuFacts("cuda", "NVIDIA H200", "h200", 2, 140.0, uuids=("GPU-a", "GPU-b"))
+    readings = iter([{"GPU-a": 500, "GPU-b": 500}, {"GPU-a": 90_000, "GPU-b": 500}])
+    monkeypatch.setattr(gpu_memory, "used", lambda gpu: next(readings))
+    watch = Watch(two)
+    assert watch.total_mib() == 90_500
+    waited: list[dict] = []
+    monkeypatch.setattr(gpu_memory, "wait_released", lambda gpu, before: waited.append(before))
+    watch.wait_released()
+    assert waited == [{"GPU-a": 500}]
+
+
 def fake_nvml() -> SimpleNamespace:
     running = [SimpleNamespace(pid=1, usedGpuMemory=2048 * MIB), SimpleNamespace(pid=2**22 + 1, usedGpuMemory=None)]
     return SimpleNamespace(
+        NVMLError=OSError,
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=3000 * MIB),
         nvmlDeviceGetComputeRunningProcesses=lambda handle: running,

@@ -26,7 +26,7 @@ from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.server import Server
 from advisor.records import Command, Outcome
 
-from .conftest import CPU, FAKE, QUICK, SHORT
+from .conftest import CPU, FAKE, IMPATIENT, PATIENT, SHORT
 
 MakeServer = Callable[..., Server]
 
@@ -141,7 +141,7 @@ def test_each_fault_is_told_apart(
     fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch, fault: str, outcome: Outcome, reason: str
 ) -> None:
     monkeypatch.setattr(server, "SIGNS_EVERY_S", 0.2)
-    launched = fake_server(fault)
+    launched = fake_server(fault, limits=IMPATIENT if outcome is Outcome.TIMED_OUT else PATIENT)
     with pytest.raises(LaunchFailed) as caught, launched:
         pytest.fail("it must not get ready")
     assert caught.value.outcome is outcome
@@ -154,15 +154,15 @@ def test_each_fault_is_told_apart(
 
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
     command = Command(("/no/such/python", "-m", "vllm"))
-    with pytest.raises(LaunchFailed) as caught, Server(command, "advisor-test", tmp_path, CPU, QUICK):
+    with pytest.raises(LaunchFailed) as caught, Server(command, "advisor-test", tmp_path, CPU, PATIENT):
         pass
     assert "cannot execute /no/such/python" in caught.value.reason
 
 
 def test_a_slow_start_that_moves_is_waited_for(fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SIGNS_EVERY_S", 0.1)
-    with fake_server("slow_start:1") as running:
-        assert running.start_s > 1.0 > QUICK.stall_s
+    with fake_server("slow_start:1", limits=IMPATIENT) as running:
+        assert running.start_s > 1.0 > IMPATIENT.stall_s
 
 
 # ---------------------------------------------------------------- somebody else's port
@@ -206,7 +206,7 @@ def test_a_stranger_on_the_port_is_noticed_and_avoided(
     free = ports.free_port()
     offered = iter([stranger, free])
     monkeypatch.setattr(ports, "free_port", lambda avoid=(): next(offered))
-    launched = fake_server(fault)
+    launched = fake_server(fault, limits=IMPATIENT)
     if fault == "hang":
         with pytest.raises(LaunchFailed), launched:
             pass
@@ -314,8 +314,10 @@ def test_what_cannot_be_ended_is_an_error_with_its_pid(
     monkeypatch.setattr(GuardedProcess, "stop", lambda self: [*real(self), 4711])
     with pytest.raises(stop.NotStopped, match="pid 4711"), fake_server():
         pass
-    with pytest.raises(ValueError), fake_server():
-        raise ValueError
+    with pytest.raises(KeyboardInterrupt), fake_server():
+        raise KeyboardInterrupt
+    with pytest.raises(stop.NotStopped), fake_server():
+        raise LaunchFailed(Outcome.CRASHED, "which is told to the search, and the search must end")
 
 
 # ---------------------------------------------------------------- the advisor itself is killed
