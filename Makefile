@@ -56,7 +56,7 @@ $(DONE)/venv: tools/make_venv.sh constraints/build.txt
 	@$(VENV)/bin/python -m pip install --quiet --no-deps -r constraints/build.txt
 	@mkdir -p $(DONE) && touch $@
 
-$(DONE)/engine-cpu: constraints/cpu.txt constraints/torch.txt tools/mend_cpu_engine.py
+$(DONE)/engine-cpu: constraints/cpu.txt constraints/torch.txt tools/mend_cpu_engine.py tools/numa.sh
 $(DONE)/engine-cuda: constraints/cuda.txt
 $(DONE)/engine-none: constraints/base.txt
 $(DONE)/engine-cpu $(DONE)/engine-cuda $(DONE)/engine-none: $(DONE)/engine-%: tools/install_engine.sh tools/compiler.sh \

