@@ -39,7 +39,7 @@ _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 
 def is_local(model: str) -> bool:
     """Whether `model` is meant as a folder; otherwise it is a hub id. Raises InputError where it can be neither."""
-    if Path(model).exists():
+    if model and Path(model).exists():
         return True
     if _HUB_ID.fullmatch(model):
         return False
