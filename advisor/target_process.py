@@ -7,6 +7,7 @@ input tells it to leave. Its standard error (where vLLM's own log lines go) is k
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -218,6 +219,7 @@ def _how(code: int | None) -> str:
 
 
 def _cannot_start(python: str, error: OSError) -> EnvironmentMismatch:
-    why = {FileNotFoundError: "does not exist", PermissionError: "cannot be executed"}.get(type(error), str(error))
+    known = {errno.ENOENT: "does not exist", errno.EACCES: "cannot be executed", errno.ENOEXEC: "is no program"}
+    why = known.get(error.errno, f"cannot be started: {error.strerror}")
     hint = "give the Python of the environment that holds vLLM: --engine-python PATH"
     return EnvironmentMismatch(f"target interpreter {python} {why}", hint)
