@@ -16,7 +16,7 @@ from advisor.engine.render import changes, check_version, fixed_by, serve_argume
 from advisor.errors import Interrupted, LaunchesFailed
 from advisor.inspection.inspect_all import inspect_all
 from advisor.inspection.resolution import Resolution
-from advisor.launch.failure import error_lines
+from advisor.launch.tracebacks import error_lines
 from advisor.measure.client import BenchClient
 from advisor.measure.workload import check_fits
 from advisor.profile_build import build_profile
@@ -49,6 +49,9 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
     Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with the journal complete up to the last trial.
     """
     with _termination_is_ctrl_c(), contextlib.ExitStack() as stack:
+        parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
+        resolution = Resolution(request.engine_python, request.model, request.serve_env)
+        stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
         facts = _inspect(request, progress)
         path = _profile_file(request, facts)
         spec = request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
@@ -57,8 +60,9 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
             f"study {study.name} in {study.folder}"
             + (f": continues after {len(study.trials)} trials" if study.resumed else "")
         )
-        space = _space(request, spec, facts, progress)
-        client = stack.enter_context(_client(request, facts, study))
+        client = stack.enter_context(_client(request, facts, study))  # imports vLLM while the candidates are resolved
+        space = _space(request, spec, facts, resolution, progress)
+        resolution.close()
         runner = RealRunner(
             facts,
             request.workload,
@@ -80,7 +84,6 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
 
 def _inspect(request: TuneRequest, progress: Progress) -> Facts:
     progress.stage("inspect: GPU, vLLM, model")
-    parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
     facts = inspect_all(request.model, request.gpu, request.engine_python, request.serve_args, request.serve_env)
     check_version(facts.engine.vllm_version)
     check_fits(request.workload, _max_length(request, facts))
@@ -140,23 +143,22 @@ def _open_study(request: TuneRequest, facts: Facts, spec: SpaceSpec) -> Study:
 # ---------------------------------------------------------------- space
 
 
-def _space(request: TuneRequest, spec: SpaceSpec, facts: Facts, progress: Progress) -> SearchSpace:
+def _space(
+    request: TuneRequest, spec: SpaceSpec, facts: Facts, resolution: Resolution, progress: Progress
+) -> SearchSpace:
     """The distinct legal candidates, as the installed vLLM resolves them."""
     progress.stage("space: candidates that this vLLM accepts, each resolved once")
     fixed = fixed_by(parse_options(request.serve_args), request.serve_env)
-    with Resolution(facts.engine.python, facts.model.model, request.serve_env) as resolution:
 
-        def resolve(candidates: Sequence[Candidate]) -> list[dict]:
-            return [
-                resolution.resolve(serve_arguments(request.serve_args, item), changes(item)[1]) for item in candidates
-            ]
+    def resolve(candidates: Sequence[Candidate]) -> list[dict]:
+        return [resolution.resolve(serve_arguments(request.serve_args, item), changes(item)[1]) for item in candidates]
 
-        baseline = resolve([Candidate()])[0]
-        if not baseline["ok"]:
-            raise LaunchesFailed(f"vLLM refuses the baseline: {baseline['error']}", "mend --serve-args or --env")
-        limits = Limits(baseline["resolved"]["max_num_seqs"], baseline["resolved"]["max_num_batched_tokens"])
-        settings = concrete_settings(spec, facts.engine, facts.gpu, request.workload, limits, fixed)
-        space = build_space(settings, facts.engine, resolve)
+    baseline = resolve([Candidate()])[0]
+    if not baseline["ok"]:
+        raise LaunchesFailed(f"vLLM refuses the baseline: {baseline['error']}", "mend --serve-args or --env")
+    limits = Limits(baseline["resolved"]["max_num_seqs"], baseline["resolved"]["max_num_batched_tokens"])
+    settings = concrete_settings(spec, facts.engine, facts.gpu, request.workload, limits, fixed)
+    space = build_space(settings, facts.engine, resolve)
     progress.note(
         f"{len(space.candidates)} distinct candidates; {len(space.rejections)} combinations dropped before launch"
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from advisor.errors import LaunchesFailed
+from advisor.launch.failure import signature
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.search.budget import Budget
 from advisor.search.sampler import Sampler
@@ -45,7 +45,7 @@ def check_common_failure(searched: Sequence[Trial]) -> None:
     ended = [trial for trial in searched if trial.outcome is not Outcome.INTERRUPTED]
     if len(ended) < FAILURES_IN_A_ROW or any(trial.ok for trial in ended):
         return
-    causes = {(trial.outcome, _normalised(trial.reason)) for trial in ended}
+    causes = {(trial.outcome, signature(trial.reason)) for trial in ended}
     if len(causes) == 1:
         first = ended[0]
         raise LaunchesFailed(
@@ -53,7 +53,3 @@ def check_common_failure(searched: Sequence[Trial]) -> None:
             f"the log of one of them: {first.folder}/server.log in the study's folder",
         )
 
-
-def _normalised(reason: str) -> str:
-    """Numbers and addresses differ between equal causes."""
-    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", reason.lower())

@@ -1,9 +1,10 @@
 """Which candidate to launch next. The only file that imports Optuna.
 
 The first proposals are the designed ones (advisor/space/candidates.py), then Optuna's TPE; whenever the best so far has more
-than one override, it is tried without each of them, since an override that does nothing should not be kept for years. A proposal that was measured already
-is answered from memory, an illegal one as infeasible, both without a launch. A failed trial is told as infeasible with the
-worst score seen: samplers do not look at FAIL trials, and zero would be a number that nobody measured.
+than one override, it is tried without each of them, since an override that does nothing should not be kept for years. A
+proposal that was measured already is answered from memory, an illegal one as infeasible, both without a launch. A failed trial
+is told as infeasible with the worst score seen: samplers do not look at FAIL trials, and zero would be a number that nobody
+measured.
 """
 
 from __future__ import annotations

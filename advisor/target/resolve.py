@@ -1,5 +1,5 @@
 """Answers what vLLM makes of a command line, without starting anything. Runs in the target interpreter, imports nothing
-of ours, and stays alive: the first request pays for vLLM's imports, later ones take milliseconds.
+of ours, and stays alive: vLLM is imported at the start, requests then take milliseconds.
 
 JSON lines, standard input to standard output, until the input ends:
     {"argv": [what follows `vllm serve`], "env": {name: value}}
@@ -50,6 +50,8 @@ def main() -> None:
     forget_own_folder()
     requests, answers = open_channel()
     base = dict(os.environ)
+    with contextlib.suppress(Exception):  # the first request will say what is wrong
+        preload()
     for line in requests:
         started = time.perf_counter()
         answer = respond(json.loads(line), base)
@@ -92,6 +94,12 @@ def respond(request: dict, base: dict) -> dict:
 
 
 # ---------------------------------------------------------------- vLLM
+
+
+def preload() -> None:
+    """Import what every request needs, before the first one comes."""
+    serve_parser()
+    importlib.import_module("vllm.engine.arg_utils")
 
 
 def engine_config(argv: list):

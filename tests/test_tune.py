@@ -1,0 +1,163 @@
+"""A whole tune against the fake engine: real processes, real HTTP, real journal; only vLLM itself is missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from advisor import tune as pipeline
+from advisor.errors import InputError, LaunchesFailed
+from advisor.progress import Silent
+from advisor.records import BackendFacts, Decision, EngineFacts, Facts, GpuFacts, ModelFacts, Outcome
+from advisor.request import request_from_words
+from tests.study_help import sample
+
+SITE = Path(__file__).parent / "fakes" / "site"
+FACTS = Facts(
+    GpuFacts("cpu", "Fake processor", "cpu", 2, 24.0),
+    EngineFacts(
+        sys.executable, "3.11", "0.26.0", "2.11.0", "cuda",
+        backends=tuple(BackendFacts(name) for name in ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN")),
+    ),
+    ModelFacts("fake-model", "LlamaForCausalLM", "0" * 16, 2, 128, 2, 2, 64, 10000, 2048),
+)  # fmt: skip
+
+
+class FakeClient:
+    """Sends real requests; the figure is tokens over seconds, as long as the fake engine takes for them."""
+
+    def __init__(self, *_, **__): ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_): ...
+
+    def warm_up(self, server_url, served_name, workload):
+        self._send(server_url, served_name, 1, 1)
+
+    def sample(self, server_url, served_name, workload, seed, folder):
+        tokens, requests = 160, 2
+        begun = time.perf_counter()
+        answers = self._send(server_url, served_name, requests, tokens)
+        seconds = time.perf_counter() - begun
+        bad = [] if all(answer == tokens for answer in answers) else [f"a request got {min(answers)} of {tokens} tokens"]
+        return sample(seed, tokens * requests / seconds, 1000 * seconds / tokens, bad)
+
+    def _send(self, url, name, requests, tokens):
+        body = {"model": name, "prompt": "a b c", "max_tokens": tokens, "ignore_eos": True}
+
+        def one(_):
+            answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60, trust_env=False)
+            return answer.json()["usage"]["completion_tokens"] if answer.status_code == 200 else 0
+
+        with ThreadPoolExecutor(requests) as pool:
+            return list(pool.map(one, range(requests)))
+
+
+class FakeResolution:
+    """Everything is accepted and resolves to itself."""
+
+    def __init__(self, *_): ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_): ...
+
+    def close(self): ...
+
+    def resolve(self, arguments, env):
+        fingerprint = json.dumps([list(arguments), dict(env)])
+        return {"ok": True, "resolved": {"fingerprint": fingerprint, "max_num_seqs": 256, "max_num_batched_tokens": 8192}}
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch):
+    monkeypatch.setattr(pipeline, "inspect_all", lambda *_, **__: FACTS)
+    monkeypatch.setattr(pipeline, "Resolution", FakeResolution)
+    monkeypatch.setattr(pipeline, "BenchClient", FakeClient)
+
+
+@pytest.fixture
+def request_for(tmp_path):
+    def make(space="settings: {attention_backend: {values: [default, FLASHINFER]}}", env=(), **changes):
+        path = tmp_path / "space.yaml"
+        path.write_text(f"schema: advisor.space/1\nname: s\n{space}\n")
+        words = {
+            "model": "fake-model", "gpu": "cpu", "workload": "tiny", "overrides": {}, "budget": "10m", "trials": None,
+            "confirm_launches": 3, "serve_args": "", "space": str(path), "objective": "output_tok_s",
+            "engine_python": sys.executable, "samples": 1, "runs": tmp_path / "runs", "output": tmp_path / "profiles",
+            "env": [f"PYTHONPATH={SITE}", "FAKE_TIME_SCALE=0.5", *env],
+        }  # fmt: skip
+        return request_from_words(**{**words, **changes})
+
+    return make
+
+
+def children():
+    import psutil
+
+    return [process for process in psutil.Process().children(recursive=True) if process.status() != psutil.STATUS_ZOMBIE]
+
+
+EAGER = "settings: {enforce_eager: {values: [default, true]}}"
+
+
+def test_a_slower_setting_keeps_the_defaults(request_for):
+    answer = pipeline.tune(request_for(EAGER), Silent())
+    assert answer.result.verdict.decision is Decision.KEEP_DEFAULTS
+    assert answer.result.tuned_command == answer.result.baseline_command
+    assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]
+    assert all(trial.ok for trial in answer.result.trials)
+    profile = yaml.safe_load(answer.profile_path.read_text())
+    assert profile["decision"]["outcome"] == "keep-defaults"
+    assert children() == []
+
+
+def test_a_much_faster_setting_is_improved_and_a_finished_study_launches_nothing(request_for):
+    request = request_for("settings: {FAKE_SPEED: {values: [default, 1000]}}")
+    answer = pipeline.tune(request, Silent())
+    verdict = answer.result.verdict
+    assert verdict.decision is Decision.IMPROVED and verdict.ratio.low > 1
+    assert answer.result.tuned_command.env["FAKE_SPEED"] == "1000"
+    text = answer.profile_path.read_text()
+    again = pipeline.tune(request, Silent())
+    assert again.result.trials == answer.result.trials and again.result.verdict == verdict
+    assert answer.profile_path.read_text() == text
+
+
+def test_failing_candidates_are_outcomes_and_the_journal_knows_them(request_for):
+    space = 'settings: {FAKE_FAULT: {values: [default, silent_exit, no_tokens]}}'
+    answer = pipeline.tune(request_for(space), Silent())
+    outcomes = [trial.outcome for trial in answer.result.trials]
+    assert outcomes == [Outcome.OK, Outcome.FAILED_TO_START, Outcome.FAILED_TO_START]
+    assert answer.result.verdict.decision is Decision.KEEP_DEFAULTS
+    assert children() == []
+
+
+def test_a_baseline_that_cannot_start_ends_at_once_with_its_own_lines(request_for):
+    with pytest.raises(LaunchesFailed) as caught:
+        pipeline.tune(request_for(EAGER, env=["FAKE_FAULT=bad_option"]), Silent())
+    assert "baseline ended as" in caught.value.problem and "server.log" in caught.value.hint
+    assert caught.value.exit_code == 4
+
+
+def test_a_study_of_something_else_is_not_mixed_in(request_for):
+    pipeline.tune(request_for(EAGER, trials=0), Silent())
+    with pytest.raises(InputError, match="samples 1, now it is 2"):
+        pipeline.tune(request_for(EAGER, samples=2), Silent())
+
+
+def test_unwritable_output_is_found_before_anything_starts(request_for, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError):
+        pipeline.tune(request_for(EAGER, output=tmp_path / "file" / "p.yaml"), Silent())
+    assert not (tmp_path / "runs").exists()
