@@ -6,7 +6,8 @@ It answers /health, /version, /v1/models, /v1/completions (streaming or not) and
 child process as vLLM has its engine process, and is faster or slower with its settings (fake_settings.py).
 
 Environment: FAKE_SPEED tokens a second of each request, whatever the settings; FAKE_TIME_SCALE multiplies all times
-(0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_FAULT what goes wrong, NAME or
+(0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_ACTIVE_BACKEND the attention
+backend that runs, whatever was asked for; FAKE_FAULT what goes wrong, NAME or
 NAME:NUMBER (see FAULTS).
 """
 

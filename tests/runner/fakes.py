@@ -1,0 +1,30 @@
+"""A real runner whose engine is the fake one and whose client sends nothing."""
+
+import sys
+from pathlib import Path
+
+from advisor.records import EngineFacts, Facts, GpuFacts, ModelFacts
+from advisor.runner.real import RealRunner
+from tests.study_help import sample
+
+SITE = Path(__file__).parents[1] / "fakes" / "site"
+FACTS = Facts(
+    GpuFacts("cpu", "Fake processor", "cpu", 2, 24.0),
+    EngineFacts(sys.executable, "3.11", "0.26.0", "2.11.0", "cuda"),
+    ModelFacts("fake-model", "LlamaForCausalLM", "0" * 16, 2, 128, 2, 2, 64, 10000, 2048),
+)
+
+
+class QuietClient:
+    def __init__(self, problems=()):
+        self.problems = problems
+
+    def warm_up(self, server_url, served_name, workload): ...
+
+    def sample(self, server_url, served_name, workload, seed, folder):
+        return sample(seed, 100.0, problems=self.problems)
+
+
+def fake_runner(folder, problems=()):
+    env = {"PYTHONPATH": str(SITE), "FAKE_TIME_SCALE": "0.01"}
+    return RealRunner(FACTS, None, (), env, folder, QuietClient(problems))
