@@ -11,7 +11,7 @@ from advisor.inspection.model import facts_from_config, has_weights, is_local, l
 from advisor.inspection.target import HINT, ask
 from advisor.records import BackendFacts, EngineFacts, GpuFacts, ModelFacts
 
-_HUB_HINT = "there is no folder of that name either: give one, fetch the model first, or check HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE"
+_HUB_HINT = "there is no such folder either: give one, fetch the model, or check HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE"
 
 
 def describe(
