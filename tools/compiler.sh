@@ -8,29 +8,31 @@ venv=$(cd "$1" && pwd)
 python="$venv/bin/python"
 export PATH="$venv/bin:$PATH"
 
-# Whether `gcc` and `g++` turn a file that includes Python.h into a shared library, and OpenMP works.
+# Whether `gcc` and `g++` turn a file that includes Python.h into a shared library with OpenMP, and precompile a header.
 compiles() {
-    local folder include language
+    local folder include
     folder=$(mktemp -d)
     include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
     printf '#include <Python.h>\n#include <omp.h>\nint threads(void) { return omp_get_max_threads(); }\n' >"$folder/probe.c"
     cp "$folder/probe.c" "$folder/probe.cpp"
     printf '#include <vector>\nstd::vector<int> list;\n' >>"$folder/probe.cpp"
     gcc -shared -fPIC -fopenmp -I"$include" "$folder/probe.c" -o "$folder/probe-c.so" 2>"$folder/log" &&
-        g++ -shared -fPIC -fopenmp -I"$include" "$folder/probe.cpp" -o "$folder/probe-cpp.so" 2>>"$folder/log"
+        g++ -shared -fPIC -fopenmp -I"$include" "$folder/probe.cpp" -o "$folder/probe-cpp.so" 2>>"$folder/log" &&
+        g++ -x c++-header -fPIC -I"$include" "$folder/probe.cpp" -o "$folder/probe.gch" 2>>"$folder/log"
     local result=$?
     rm -rf "$folder"
     return $result
 }
 
-# A wrapper that runs the unpacked compiler on its own libraries, against its own headers.
+# A wrapper that runs the unpacked compiler on its own libraries, against its own headers. The path for the run is given by
+# LD_RUN_PATH, since an option for the linker would spoil the precompiled headers that torch asks for.
 wrapper() {
     local name=$1 program=$2
     cat >"$venv/bin/$name" <<END
 #!/bin/bash
 t="\$(cd "\$(dirname "\$(readlink -f "\$0")")/../toolchain" && pwd)"
-export LD_LIBRARY_PATH="\$t/private" PATH="\$t/usr/bin:\$PATH"
-exec "\$t/usr/bin/$program" --sysroot="\$t" -B"\$t/usr/bin" "\$@" -isystem "\$t/usr/include/$version" -Wl,-rpath,"\$t/private"
+export LD_LIBRARY_PATH="\$t/private" LD_RUN_PATH="\$t/private" PATH="\$t/usr/bin:\$PATH"
+exec "\$t/usr/bin/$program" --sysroot="\$t" -B"\$t/usr/bin" -isystem "\$t/usr/include/$version" "\$@"
 END
     chmod +x "$venv/bin/$name"
 }
