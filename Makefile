@@ -5,6 +5,7 @@
 # PYTHON=python3.12 chooses the interpreter, ENGINE_PYTHON=PATH a vLLM that is installed elsewhere.
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # pip must not run twice in one environment
 .PHONY: help tune test unit lint pins clean install _test
 
 PYTHON ?=
