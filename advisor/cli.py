@@ -143,6 +143,6 @@ def export(
 ) -> None:
     """Print a profile as a `vllm serve` command or as vLLM's own configuration file."""
     from advisor.export import export_profile
-    from advisor.profile_store import read_profile
+    from advisor.serving_profile.store import read_profile
 
     print(export_profile(read_profile(profile), to, model=model), end="")

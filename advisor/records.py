@@ -129,7 +129,8 @@ def _label(name: str, value: Any) -> str:
         return name if value else f"{name}=false"
     if isinstance(value, list | tuple):
         shown = [str(item) for item in value]
-        shown = shown if len(shown) <= 6 else [*shown[:3], "..", shown[-1], f"({len(value)})"]
+        if len(shown) > 6:
+            return f"{name}={','.join(shown[:3])}..{shown[-1]} ({len(shown)})"
         return f"{name}=" + ",".join(shown)
     return f"{name}={value}"
 

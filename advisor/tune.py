@@ -19,8 +19,6 @@ from advisor.inspection.resolution import Resolution
 from advisor.launch.tracebacks import error_lines
 from advisor.measure.client import BenchClient
 from advisor.measure.workload import check_fits
-from advisor.profile_build import build_profile
-from advisor.profile_store import check_writable, profile_path, write_profile
 from advisor.progress import Progress
 from advisor.records import Candidate, Command, Facts, Objective, StudyResult, Trial, Verdict
 from advisor.request import TuneRequest
@@ -29,6 +27,8 @@ from advisor.runner.real import JobInterrupted, RealRunner
 from advisor.search.loop import search
 from advisor.search.sampler import Sampler, StorageMirror
 from advisor.search.scores import score
+from advisor.serving_profile.build import build_profile
+from advisor.serving_profile.store import check_writable, profile_path, write_profile
 from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.store import Study

@@ -15,7 +15,7 @@ RANKS = [
     {"inspection", "launch", "measure", "space"},
     {"search", "runner"},
     {"verdict"},
-    {"profile"},
+    {"serving_profile"},
     {"export", "report", "request"},
     {"tune"},
     {"cli"},
@@ -26,11 +26,7 @@ FILES = [path for path in PACKAGE.rglob("*.py") if "target" not in path.parts an
 
 
 def stage(path: Path) -> str:
-    return group(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
-
-
-def group(name: str) -> str:
-    return "profile" if name.startswith("profile_") else name
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imported(path: Path) -> set[str]:
@@ -44,7 +40,7 @@ def imported(path: Path) -> set[str]:
 
 
 def ours(name: str) -> str:
-    return group(name.split(".")[1]) if "." in name else "__init__"
+    return name.split(".")[1] if "." in name else "__init__"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

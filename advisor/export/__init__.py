@@ -7,7 +7,7 @@ from collections.abc import Callable
 from advisor.errors import InputError
 from advisor.export.shell import shell_command, with_model
 from advisor.export.vllm_yaml import vllm_yaml
-from advisor.profile_schema import Profile
+from advisor.serving_profile.schema import Profile
 
 EXPORTERS: dict[str, Callable[[Profile], str]] = {
     "command": shell_command,

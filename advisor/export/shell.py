@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.profile_args import format_line
-from advisor.profile_schema import Profile
+from advisor.serving_profile.args import format_line
+from advisor.serving_profile.schema import Profile
 
 
 def shell_command(profile: Profile) -> str:

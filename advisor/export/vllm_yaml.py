@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from advisor.profile_args import ServeLine, groups, quoted
-from advisor.profile_schema import Profile
+from advisor.serving_profile.args import ServeLine, groups, quoted
+from advisor.serving_profile.schema import Profile
 
 # Options that vLLM collects over several mentions, which a mapping cannot hold.
 _REPEATED = {"middleware"}

@@ -6,19 +6,21 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from scipy.stats import t as student_t
-
 from advisor.records import Interval
+from advisor.verdict.student_t import two_sided_quantile
 
 CONFIDENCE = 0.95
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Mean of launches and Student's t interval with n - 1 degrees of freedom; None for fewer than two launches."""
+    """Mean of launches and Student's t interval with n - 1 degrees of freedom; None for fewer than two launches.
+
+    It is symmetric, so that for a positive figure with few and scattered launches its lower end can lie below zero.
+    """
     if len(values) < 2:
         return None
     mean = statistics.fmean(values)
-    half = _t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    half = two_sided_quantile(CONFIDENCE, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
@@ -39,7 +41,3 @@ def relative_deviation(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
     return statistics.stdev(values) / statistics.fmean(values)
-
-
-def _t_quantile(degrees: int) -> float:
-    return float(student_t.ppf((1 + CONFIDENCE) / 2, degrees))

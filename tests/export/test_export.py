@@ -13,9 +13,9 @@ import yaml
 
 from advisor.errors import InputError
 from advisor.export import EXPORTERS, export_profile, with_model
-from advisor.profile_args import format_line, format_lines, parse_line
-from advisor.profile_build import build_profile
-from advisor.profile_schema import Profile, Serve
+from advisor.serving_profile.args import format_line, format_lines, parse_line
+from advisor.serving_profile.build import build_profile
+from advisor.serving_profile.schema import Profile, Serve
 
 # Option sets as people and the search write them.
 OPTION_SETS = {

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from advisor.profile_build import build_profile
-from advisor.profile_schema import Profile
+from advisor.serving_profile.build import build_profile
+from advisor.serving_profile.schema import Profile
 
 
 @pytest.fixture(scope="session")

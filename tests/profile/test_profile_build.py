@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.profile_build import build_profile
-from advisor.profile_figures import figure
 from advisor.records import Candidate, Command, Decision, Objective, Outcome
+from advisor.serving_profile.build import build_profile
+from advisor.serving_profile.figures import figure
 
 
 def test_figures_are_means_over_fresh_launches_with_their_t_interval(profile):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from advisor.profile_schema import Profile
-from advisor.profile_types import Figure, Ratio
+from advisor.serving_profile.schema import Profile
+from advisor.serving_profile.values import Figure, Ratio
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "profile.md"
 

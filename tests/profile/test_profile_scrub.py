@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from advisor.profile_scrub import scrubber, secret_option, secret_variable
+from advisor.serving_profile.scrub import scrubber, secret_option, secret_variable
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from advisor.errors import InputError
-from advisor.profile_schema import MIGRATIONS, SCHEMA, Profile, schema_version
-from advisor.profile_store import check_writable, profile_path, read_profile, write_profile
-from advisor.profile_text import profile_text
+from advisor.serving_profile.schema import MIGRATIONS, SCHEMA, Profile, schema_version
+from advisor.serving_profile.store import check_writable, profile_path, read_profile, write_profile
+from advisor.serving_profile.text import profile_text
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_other_files_are_refused(written, schema):
 
 def test_older_schema_is_brought_forward(monkeypatch, profile):
     """As it will be once there is a version 2: version 1 called the model's id `name`."""
-    monkeypatch.setattr("advisor.profile_schema.SCHEMA_VERSION", 2)
-    monkeypatch.setattr("advisor.profile_schema.SCHEMA", "advisor.profile/2")
+    monkeypatch.setattr("advisor.serving_profile.schema.SCHEMA_VERSION", 2)
+    monkeypatch.setattr("advisor.serving_profile.schema.SCHEMA", "advisor.profile/2")
     monkeypatch.setitem(
         MIGRATIONS, 1, lambda data: {**data, "model": {"id": data["model"].pop("name"), **data["model"]}}
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.profile_build import build_profile
-from advisor.profile_schema import Profile
-from advisor.profile_text import profile_text
 from advisor.records import Command, Objective, from_json, to_json
+from advisor.serving_profile.build import build_profile
+from advisor.serving_profile.schema import Profile
+from advisor.serving_profile.text import profile_text
 
 GOLDEN = Path(__file__).with_name("golden")
 

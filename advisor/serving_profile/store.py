@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from advisor.errors import InputError
-from advisor.profile_schema import Profile, schema_version
-from advisor.profile_scrub import model_name
-from advisor.profile_text import profile_text
 from advisor.records import Facts, Workload
+from advisor.serving_profile.schema import Profile, schema_version
+from advisor.serving_profile.scrub import model_name
+from advisor.serving_profile.text import profile_text
 from advisor.yaml_files import read_model, read_yaml
 
 

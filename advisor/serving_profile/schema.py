@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from advisor.profile_args import ServeLine, format_line, normal_options, parse_line
-from advisor.profile_types import Count, Env, Figure, Number, Options, Part, Ratio, commented
 from advisor.records import Decision, Outcome
+from advisor.serving_profile.args import ServeLine, format_line, normal_options, parse_line
+from advisor.serving_profile.values import Count, Env, Figure, Number, Options, Part, Ratio, commented
 
 SCHEMA_NAME = "advisor.profile"
 SCHEMA_VERSION = 1

@@ -12,10 +12,10 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from advisor.profile_args import format_lines, quoted
-from advisor.profile_schema import Figure, Profile, Rejected, Serve, Workload
-from advisor.profile_types import Part, Ratio
 from advisor.records import Decision, Objective
+from advisor.serving_profile.args import format_lines, quoted
+from advisor.serving_profile.schema import Figure, Profile, Rejected, Serve, Workload
+from advisor.serving_profile.values import Part, Ratio
 from advisor.units import number, percent
 
 _WIDTH = 120

@@ -8,9 +8,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from advisor.profile_args import ServeLine, format_line, line_of, quoted
-from advisor.profile_figures import fresh_launches, launch_mean, running, side
-from advisor.profile_schema import (
+from advisor.records import Candidate, Decision, Outcome, StudyResult, Trial
+from advisor.serving_profile.args import ServeLine, format_line, line_of, quoted
+from advisor.serving_profile.figures import fresh_launches, launch_mean, running, side
+from advisor.serving_profile.schema import (
     SCHEMA,
     ActiveSides,
     DecisionPart,
@@ -27,8 +28,7 @@ from advisor.profile_schema import (
     Tried,
     Workload,
 )
-from advisor.profile_scrub import Scrubber, is_local_folder, model_name, scrubber
-from advisor.records import Candidate, Decision, Outcome, StudyResult, Trial
+from advisor.serving_profile.scrub import Scrubber, is_local_folder, model_name, scrubber
 
 RANDOM_WEIGHTS = (
     "Measured with random weights: speed and memory are those of the architecture, the answers are noise. "

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from advisor.profile_args import groups
 from advisor.records import ModelFacts
+from advisor.serving_profile.args import groups
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD", re.IGNORECASE)
 _SECRET_ENDINGS = ("key", "token", "secret", "password", "passwd")

@@ -6,8 +6,8 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from advisor.profile_schema import Figure, Running, Side
 from advisor.records import Active, Candidate, Sample, Trial
+from advisor.serving_profile.schema import Figure, Running, Side
 from advisor.verdict.statistics import mean_interval
 
 _LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2el_ms"}
@@ -42,7 +42,8 @@ def figure(values: Sequence[float]) -> Figure | None:
     interval = mean_interval(values)
     if interval is None:
         return Figure(mean=statistics.fmean(values))
-    return Figure(mean=interval.value, low=interval.low, high=interval.high)
+    low = max(interval.low, 0.0)  # none of these figures can be negative; few scattered launches reach below
+    return Figure(mean=interval.value, low=low, high=interval.high)
 
 
 def fresh_launches(trials: Sequence[Trial], candidate: Candidate) -> list[Trial]:
