@@ -93,12 +93,14 @@ def tune(
         str | None, typer.Option(help="Optuna storage to mirror trials to: sqlite:///file.db, postgresql://...")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
 ) -> None:
     """Launch real servers, search, confirm on fresh launches, write a profile and print the `vllm serve` command."""
     from rich.console import Console
 
     from advisor import tune as pipeline
+    from advisor.report.plan import plan_lines
     from advisor.report.summary import summary
     from advisor.report.terminal import Lines, LiveDisplay
     from advisor.request import request_from_words
@@ -116,6 +118,11 @@ def tune(
         objective=objective, samples=samples, engine_python=engine_python, study=study, runs=runs, output=output,
         storage=storage, seed=seed,
     )  # fmt: skip
+    if dry_run:
+        plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))
+        for line in plan_lines(plan.commands, plan.rejections):
+            print(line)
+        return
     console = Console()
     if console.is_terminal and not plain:
         with LiveDisplay(console, request.objective, request.budget.total_s) as progress:

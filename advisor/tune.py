@@ -20,7 +20,7 @@ from advisor.launch.tracebacks import error_lines
 from advisor.measure.client import BenchClient
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
-from advisor.records import Candidate, Command, Facts, Objective, StudyResult, Trial, Verdict
+from advisor.records import Candidate, Command, Facts, Objective, Rejection, StudyResult, Trial, Verdict
 from advisor.request import TuneRequest
 from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted, RealRunner
@@ -29,7 +29,7 @@ from advisor.search.sampler import Sampler, StorageMirror
 from advisor.search.scores import score
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.store import check_writable, profile_path, write_profile
-from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings
+from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings, first_candidates
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.store import Study
 from advisor.target_process import dropped_variables
@@ -54,7 +54,7 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
         facts = _inspect(request, progress)
         path = _profile_file(request, facts)
-        spec = request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
+        spec = _spec(request, facts)
         study = stack.enter_context(_open_study(request, facts, spec))
         progress.note(
             f"study {study.name} in {study.folder}"
@@ -77,6 +77,25 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         result = _result(request, facts, study, space, verdict)
         write_profile(path, build_profile(result))
         return TuneAnswer(result, path, study.folder)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a tune would launch: the baseline first, then the designed candidates, then the rest of the space."""
+
+    facts: Facts
+    commands: tuple[tuple[Candidate, Command], ...]
+    rejections: tuple[Rejection, ...]
+
+
+def plan(request: TuneRequest, progress: Progress) -> Plan:
+    """Inspect and resolve as `tune` does, and stop before anything is launched or written."""
+    with Resolution(request.engine_python, request.model, request.serve_env) as resolution:
+        facts = _inspect(request, progress)
+        space = _space(request, _spec(request, facts), facts, resolution, progress)
+    order = {item.key: item for item in (Candidate(), *first_candidates(space), *space.candidates)}
+    commands = tuple((item, _command(request, facts, item)) for item in order.values())
+    return Plan(facts, commands, space.rejections)
 
 
 # ---------------------------------------------------------------- inspect
@@ -141,6 +160,10 @@ def _open_study(request: TuneRequest, facts: Facts, spec: SpaceSpec) -> Study:
 
 
 # ---------------------------------------------------------------- space
+
+
+def _spec(request: TuneRequest, facts: Facts) -> SpaceSpec:
+    return request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
 
 
 def _space(
@@ -264,9 +287,6 @@ def _how_to_continue(study: Study) -> str:
 
 
 def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace, verdict: Verdict) -> StudyResult:
-    def command(candidate: Candidate) -> Command:
-        return serve_command(facts.engine.python, facts.model.model, request.serve_args, request.serve_env, candidate)
-
     return StudyResult(
         name=study.name,
         advisor_version=advisor.__version__,
@@ -279,11 +299,15 @@ def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace
         random_weights=_random_weights(request),
         trials=tuple(study.trials),
         verdict=verdict,
-        baseline_command=command(Candidate()),
-        tuned_command=command(verdict.winner),
+        baseline_command=_command(request, facts, Candidate()),
+        tuned_command=_command(request, facts, verdict.winner),
         rejections=space.rejections,
         elapsed_s=study.spent_s,
     )
+
+
+def _command(request: TuneRequest, facts: Facts, candidate: Candidate) -> Command:
+    return serve_command(facts.engine.python, facts.model.model, request.serve_args, request.serve_env, candidate)
 
 
 @contextlib.contextmanager

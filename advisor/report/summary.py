@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from advisor.records import Decision, Interval, StudyResult, Verdict
+from advisor.report.plan import display
 from advisor.units import duration, number, percent
 
 _UNITS = {"output_tok_s": "output tok/s", "requests_s": "requests/s"}
@@ -22,7 +22,7 @@ def summary(result: StudyResult, profile: Path) -> list[str]:
         )
     if result.random_weights:
         lines.append("measured with random weights: speed carries over to the real ones, output was not judged")
-    lines.append(f"serve with: {display_command(result)}")
+    lines.append(f"serve with: {display(result.tuned_command)}")
     lines.append(f"profile: {profile}")
     failed = sum(not trial.ok for trial in result.trials)
     lines.append(
@@ -51,13 +51,6 @@ def unit(metric: str) -> str:
     if name in _UNITS:
         return _UNITS[name]
     return f"ms {name.removesuffix('_ms').upper()} {percentile}".strip()
-
-
-def display_command(result: StudyResult) -> str:
-    """The command to serve with, as a person types it."""
-    command = result.tuned_command
-    env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
-    return " ".join([*env, "vllm", "serve", *(shlex.quote(word) for word in command.argv[4:])])
 
 
 def _figure(interval: Interval) -> str:

@@ -1,6 +1,7 @@
 """What a person reads while a study runs and when it ends."""
 
-from advisor.records import Candidate, Decision, Interval, Objective, Outcome, Verdict
+from advisor.records import Candidate, Command, Decision, Interval, Objective, Outcome, Rejection, Verdict
+from advisor.report.plan import plan_lines
 from advisor.report.summary import headline, unit
 from advisor.report.terminal import Lines, trial_line
 from tests.study_help import trial
@@ -42,3 +43,13 @@ def test_headlines():
     assert headline(Verdict(Decision.KEEP_DEFAULTS, "why", "x", Candidate())) == "keep-defaults: why"
     assert "keep the defaults for now: why" in headline(Verdict(Decision.INCONCLUSIVE, "why", "x", Candidate()))
     assert unit("e2el_ms.mean") == "ms E2EL mean"
+
+
+def test_plan_tells_commands_and_reasons():
+    commands = [(Candidate(), Command(("py", "-m", "x", "serve", "m", "--a", "b c"), {"V": "1 2"}))]
+    dropped = [Rejection(Candidate(), "why"), Rejection(Candidate(), "why"), Rejection(Candidate(), "other")]
+    assert plan_lines(commands, dropped) == [
+        "   0  V='1 2' vllm serve m --a 'b c'",
+        "dropped   2  why",
+        "dropped   1  other",
+    ]
