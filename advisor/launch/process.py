@@ -55,7 +55,8 @@ class GuardedProcess:
             env={},
             cwd="/",
         )
-        order = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "log": str(log)}
+        # The guard's own directory is /, so what it is told must not be relative.
+        order = {"argv": list(argv), "env": dict(env), "cwd": str(cwd.resolve()), "log": str(log.resolve())}
         self.started = time.monotonic()
         try:
             self._tell({**order, "leader_grace_s": grace.leader_s, "group_grace_s": grace.group_s})

@@ -12,6 +12,7 @@ prevents it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -36,6 +37,9 @@ PLUMBING = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 FIRST_POLL_S, LAST_POLL_S = 0.02, 0.25  # the wait between two looks grows: a start takes from 0.2 s to half an hour
 SIGNS_EVERY_S = 2.0  # CPU time of all processes and GPU memory are asked for this often at most
 BAD_ANSWERS = 3  # completions answered without a token before a start counts as failed
+# After these words of a dying server its process ends by itself, as a rule; seen waiting for over two minutes.
+LAST_WORDS = ("EngineCore failed to start", "Engine core initialization failed")
+LAST_WORDS_GRACE_S = 20.0
 ALIVE_TIMEOUT_S = 120.0  # for one request of check_alive, which may queue behind others
 
 OnEvent = Callable[[str, float], None]  # what the launch is doing now, seconds since the exec
@@ -151,7 +155,7 @@ class Server:
         added = {**PLUMBING, **self.command.env}
         record = {"argv": redact_argv(argv), "env": redact_env(added)}
         (self.folder / COMMAND).write_text(json.dumps(record, indent=2) + "\n")
-        env = scrubbed_environment(os.environ, added)
+        env = with_own_tools(scrubbed_environment(os.environ, added), argv[0])
         self._process = GuardedProcess(argv, env, Path.cwd(), self.log_path, self._grace)
         self._event("started")
 
@@ -161,9 +165,15 @@ class Server:
         progress = Progress(self._limits, self._signs(tail))
         self._prober = prober = Prober(self.base_url, self.served_name, self._limits.first_token_s, self._api_key)
         bad_answers, wait_s, signs_at = 0, FIRST_POLL_S, 0.0
+        doomed_at = math.inf
         while True:
-            if now_doing := phase(tail.read()):
+            said = tail.read()
+            if now_doing := phase(said):
                 self._event(now_doing)
+            if any(words in said for words in LAST_WORDS):
+                doomed_at = min(doomed_at, time.monotonic())
+            if time.monotonic() - doomed_at > LAST_WORDS_GRACE_S:
+                raise self._failed(*classify(1, self.log_text()))
             probe = self._ask(prober)
             if probe is not None and self._is_ready(probe):
                 return
@@ -245,6 +255,14 @@ class Server:
 
     def _failed(self, outcome: Outcome, reason: str, retryable: bool = False) -> LaunchFailed:
         return LaunchFailed(outcome, reason, error_lines(self.log_text()), self.log_path, retryable)
+
+
+def with_own_tools(env: dict[str, str], python: str) -> dict[str, str]:
+    """PATH with the interpreter's own folder in front: its ninja and compiler are what vLLM builds kernels with."""
+    folder = Path(python).parent
+    if not folder.is_absolute():
+        return env
+    return {**env, "PATH": os.pathsep.join([str(folder), env.get("PATH", os.defpath)])}
 
 
 def option_value(argv: tuple[str, ...], name: str) -> str | None:

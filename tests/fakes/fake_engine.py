@@ -31,6 +31,7 @@ import fake_settings
 
 FAULTS = {
     **dict.fromkeys(fake_log.FAILURES, "the start fails in this way, with vLLM's words"),
+    "failed_but_alive": "the engine fails, but the API server does not leave",
     "bad_option": "argparse refuses an option: exit code 2",
     "silent_exit": "exit code 3 without a word",
     "killed": "SIGKILL ends it during the start",
@@ -236,6 +237,9 @@ def misbehave_at_start() -> None:
     if FAULT in fake_log.FAILURES:
         fake_log.failing(FAULT)
         sys.exit(1)
+    if FAULT == "failed_but_alive":
+        fake_log.failing("exit_at_start")
+        time.sleep(600)
     if FAULT == "bad_option":
         print("usage: main.py [-h] [-v]\nmain.py: error: unrecognized arguments: --no-such-option", file=sys.stderr)
         sys.exit(2)

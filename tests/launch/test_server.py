@@ -85,6 +85,24 @@ def test_what_a_launch_leaves_to_read(fake_server: MakeServer, monkeypatch: pyte
     assert launched.stop_s is not None
 
 
+def test_a_relative_folder_means_the_same_to_the_guard(
+    tmp_path: Path, fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with fake_server() as running:
+        absolute = running
+    relative = Server(absolute.command, "advisor-relative", Path("runs/launch"), absolute._gpu)
+    with relative:
+        pass
+    assert "startup complete" in (tmp_path / "runs" / "launch" / "server.log").read_text()
+
+
+def test_the_interpreters_own_tools_come_first_on_the_path(fake_server: MakeServer) -> None:
+    with fake_server() as running:
+        path = psutil.Process(running.pids()[0]).environ()["PATH"]
+    assert path.split(os.pathsep)[0] == str(Path(sys.executable).parent)
+
+
 def test_two_servers_do_not_disturb_each_other(fake_server: MakeServer) -> None:
     with fake_server(name="advisor-one") as one:
         with fake_server(name="advisor-two") as two:
@@ -95,6 +113,14 @@ def test_two_servers_do_not_disturb_each_other(fake_server: MakeServer) -> None:
             gone = two.pids()
         assert living(gone) == []
         one.check_alive(ask=True)
+
+
+def test_an_engine_that_failed_is_not_waited_for(fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.launch.server.LAST_WORDS_GRACE_S", 0.2)
+    with pytest.raises(LaunchFailed) as caught, fake_server("failed_but_alive"):
+        pass
+    assert caught.value.outcome is Outcome.FAILED_TO_START
+    assert "the fake engine was told to fail" in caught.value.reason
 
 
 def test_thirty_launches_leak_nothing(fake_server: MakeServer) -> None:
