@@ -256,6 +256,36 @@ class Trial:
         return self.outcome is Outcome.OK
 
 
+# ---------------------------------------------------------------- engine truth
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a command that a person should know; `code` never changes its meaning, so that scripts can rely on it."""
+
+    severity: str  # "error": vLLM will refuse it or do something else than asked; "warning"; "info"
+    code: str  # "json-lost-to-dotted-key"
+    message: str  # what is wrong, with the offending words
+    fix: str = ""  # what to write instead
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a command comes to before it runs. `values` holds at least these names, which scripts rely on.
+
+    optimization_level (int or None before 0.12), compilation_mode, cudagraph_mode, cudagraph_capture_sizes (list),
+    max_cudagraph_capture_size, attention_backend (None: automatic and not known), enforce_eager, max_num_seqs,
+    max_num_batched_tokens. `origins` says where each came from: default, level, flag, env, config-file, rewrite:RULE.
+    """
+
+    vllm_version: str
+    source: str  # "installed": vLLM itself said so; "rules": our tables
+    values: Mapping[str, Any]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    assumed: tuple[str, ...] = ()  # what was taken for granted, as sentences
+
+
 # ---------------------------------------------------------------- verdict
 
 
