@@ -125,3 +125,23 @@ def test_other_backends_are_not_taken_for_attention(line: str) -> None:
 def test_a_log_that_says_nothing_gives_nothing() -> None:
     assert parse_active("") == Active()
     assert parse_active("INFO:     Application startup complete.\n") == Active()
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "mode", "graphs", "sizes", "kv_tokens", "graph_gib", "compile_s", "init_s"),
+    [
+        ("default", "FLASH_ATTN", "VLLM_COMPILE", "FULL_AND_PIECEWISE", 51, 919_824, 0.98, 23.46, 43.95),
+        ("eager", "FLASH_ATTN", "NONE", "NONE", 0, 921_696, None, None, 13.19),
+        ("flashinfer", "FLASHINFER", "VLLM_COMPILE", "FULL_AND_PIECEWISE", 51, 919_824, 0.99, 30.32, 52.15),
+        ("full-without-compile", "FLASH_ATTN", "NONE", "FULL", 51, 921_696, 0.68, None, 6.69),
+        ("eight-sizes", "FLASH_ATTN", "VLLM_COMPILE", "FULL_AND_PIECEWISE", 8, 919_824, 0.17, 25.0, 40.24),
+    ],
+)
+def test_real_h200_starts(name, backend, mode, graphs, sizes, kv_tokens, graph_gib, compile_s, init_s) -> None:
+    active = parse(f"h200-0.26-{name}.log")
+    assert active.attention_backends == (backend,) and active.compilation_mode == mode
+    assert active.cudagraph_mode == graphs and len(active.capture_sizes) == sizes
+    assert (active.kv_cache_tokens, active.graph_memory_gib) == (kv_tokens, graph_gib)
+    assert (active.compile_s, active.engine_init_s) == (compile_s, init_s)
+    assert active.flash_attention_version == (None if backend == "FLASHINFER" else 3)
+    assert (active.vllm_version, active.weights_gib) == ("0.26.0", 15.0)
