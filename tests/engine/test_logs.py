@@ -138,7 +138,7 @@ def test_a_log_that_says_nothing_gives_nothing() -> None:
     ],
 )
 def test_real_h200_starts(name, backend, mode, graphs, sizes, kv_tokens, graph_gib, compile_s, init_s) -> None:
-    active = parse(f"h200-0.26-{name}.log")
+    active = parse(f"h200-0.26-{name}")
     assert active.attention_backends == (backend,) and active.compilation_mode == mode
     assert active.cudagraph_mode == graphs and len(active.capture_sizes) == sizes
     assert (active.kv_cache_tokens, active.graph_memory_gib) == (kv_tokens, graph_gib)
