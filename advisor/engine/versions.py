@@ -1,0 +1,89 @@
+"""The vLLM releases whose source was read, and which of them stands for any other version.
+
+Versions are tuples of whole numbers, (0, 26, 0), so that they compare. A build of a release counts as that release
+(`0.26.0+cu130`, `0.26.0.post1`); a pre-release (`0.26.0rc1`, `0.26.0.dev7`) comes before it, as in PEP 440.
+"""
+
+from __future__ import annotations
+
+import re
+
+from advisor.errors import InputError
+
+RELEASES: tuple[tuple[int, ...], ...] = (
+    (0, 9, 0),
+    (0, 9, 2),
+    (0, 10, 0),
+    (0, 10, 2),
+    (0, 11, 0),
+    (0, 11, 2),
+    (0, 12, 0),
+    (0, 13, 0),
+    (0, 14, 1),
+    (0, 15, 1),
+    (0, 16, 0),
+    (0, 17, 1),
+    (0, 18, 1),
+    (0, 19, 1),
+    (0, 20, 2),
+    (0, 21, 0),
+    (0, 22, 1),
+    (0, 23, 0),
+    (0, 24, 0),
+    (0, 25, 1),
+    (0, 26, 0),
+    (0, 27, 1),
+    (0, 28, 0),
+    (0, 29, 0),
+    (0, 30, 0),
+    (0, 31, 0),
+    (0, 32, 0),
+    (0, 33, 0),
+)
+OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
+
+_VERSION = re.compile(
+    r"v?(?P<numbers>\d+(?:\.\d+)*)"
+    r"(?P<before>[._-]?(?:a|b|c|rc|alpha|beta|pre|preview)[._-]?\d*)?"
+    r"(?P<after>[._-]?post[._-]?\d*)?"
+    r"(?P<development>[._-]?dev[._-]?\d*)?"
+    r"(?:\+[a-z0-9]+(?:[._-][a-z0-9]+)*)?",
+    re.IGNORECASE,
+)
+
+
+def version_text(version: tuple[int, ...]) -> str:
+    """(0, 26, 0) -> "0.26.0"."""
+    return ".".join(map(str, version))
+
+
+def known_version(text: str) -> tuple[tuple[int, ...], str | None]:
+    """The release read that is nearest at or below `text`, and a sentence for people where that is another one.
+
+    Raises InputError for text that is no version and for versions before 0.9.0.
+    """
+    found = _VERSION.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"{text!r} is not a vLLM version", f"write it as {version_text(NEWEST)}")
+    numbers = _three_numbers(found["numbers"])
+    early = bool(found["before"] or (found["development"] and not found["after"]))
+    below = [release for release in RELEASES if (release < numbers if early else release <= numbers)]
+    if not below:
+        raise InputError(f"vLLM {text} is too old: {version_text(OLDEST)} or newer is needed")
+    return below[-1], _note(text.strip(), below[-1], numbers)
+
+
+def _three_numbers(text: str) -> tuple[int, ...]:
+    """At least three numbers, so that `0.26` is 0.26.0; further ones count only where they are not zero."""
+    numbers = [int(part) for part in text.split(".")]
+    while len(numbers) > 3 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers + [0] * (3 - len(numbers)))
+
+
+def _note(text: str, used: tuple[int, ...], numbers: tuple[int, ...]) -> str | None:
+    if used == numbers:
+        return None
+    if used == NEWEST:
+        return f"vLLM {text} is newer than what is known here; the rules of {version_text(used)} are used"
+    return f"vLLM {text} was not read; the rules of {version_text(used)}, the nearest release before it, are used"
