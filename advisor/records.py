@@ -241,6 +241,8 @@ class Trial:
     reason: str = ""
     samples: tuple[Sample, ...] = ()
     active: Active = Active()
+    resolved: Mapping[str, Any] = field(default_factory=dict)  # what vLLM made of the command before the start
+    notes: tuple[str, ...] = ()  # where active and resolved differ, and other things that the report should name
     command: Command = Command(())
     folder: str | None = None  # of the launch, relative to the study's folder
     start_s: float | None = None  # from exec to the first token

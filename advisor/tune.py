@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import advisor
+from advisor.engine.agreement import KEPT
 from advisor.engine.options import parse_options
 from advisor.engine.render import changes, check_version, fixed_by, serve_arguments, serve_command
 from advisor.errors import Interrupted, LaunchesFailed
@@ -208,12 +209,14 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, runner: Run
     mirror = StorageMirror(request.storage, study.name, objective, space.settings) if request.storage else None
 
     def launch(phase: str, candidate: Candidate, number: int = 0) -> Trial:
+        resolved = space.resolved.get(candidate.key, {})
         job = Job(
-            study.next_number,
-            phase,
-            candidate,
-            seeds(phase, request.samples, number),
-            number if phase == "confirm" else None,
+            number=study.next_number,
+            phase=phase,
+            candidate=candidate,
+            seeds=seeds(phase, request.samples, number),
+            round=number if phase == "confirm" else None,
+            resolved={name: resolved[name] for name in KEPT if name in resolved},
         )
         progress.trial_started(job.number, phase, candidate)
         try:

@@ -44,12 +44,13 @@ class FakeClient:
         self._send(server_url, served_name, 1, 1)
 
     def sample(self, server_url, served_name, workload, seed, folder):
-        tokens, requests = 160, 2
-        begun = time.perf_counter()
-        answers = self._send(server_url, served_name, requests, tokens)
-        seconds = time.perf_counter() - begun
+        tokens, requests, seconds = 60, 2, []
+        for _ in range(3):  # the quickest counts: a busy machine only ever adds time
+            begun = time.perf_counter()
+            answers = self._send(server_url, served_name, requests, tokens)
+            seconds.append(time.perf_counter() - begun)
         bad = [] if all(answer == tokens for answer in answers) else [f"a request got {min(answers)} of {tokens} tokens"]
-        return sample(seed, tokens * requests / seconds, 1000 * seconds / tokens, bad)
+        return sample(seed, tokens * requests / min(seconds), 1000 * min(seconds) / tokens, bad)
 
     def _send(self, url, name, requests, tokens):
         body = {"model": name, "prompt": "a b c", "max_tokens": tokens, "ignore_eos": True}
@@ -95,7 +96,7 @@ def request_for(tmp_path):
             "model": "fake-model", "gpu": "cpu", "workload": "tiny", "overrides": {}, "budget": "10m", "trials": None,
             "confirm_launches": 3, "serve_args": "", "space": str(path), "objective": "output_tok_s",
             "engine_python": sys.executable, "samples": 1, "runs": tmp_path / "runs", "output": tmp_path / "profiles",
-            "env": [f"PYTHONPATH={SITE}", "FAKE_TIME_SCALE=0.5", *env],
+            "env": [f"PYTHONPATH={SITE}", "FAKE_TIME_SCALE=0.2", *env],
         }  # fmt: skip
         return request_from_words(**{**words, **changes})
 

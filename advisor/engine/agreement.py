@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from advisor.records import Active, Candidate
+
+# Of a resolved configuration, what a trial keeps.
+KEPT = (
+    "optimization_level", "compilation_mode", "cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size",
+    "attention_backend", "enforce_eager", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size",
+    "kv_cache_dtype", "dtype", "enable_prefix_caching", "async_scheduling", "fingerprint",
+)  # fmt: skip
 
 
 def disagreement(candidate: Candidate, active: Active) -> str | None:
@@ -22,3 +32,17 @@ def disagreement(candidate: Candidate, active: Active) -> str | None:
     if sizes and active.capture_sizes is not None and list(sizes) != sorted(active.capture_sizes):
         return f"{len(sizes)} capture sizes were asked for, the server captured {len(active.capture_sizes)} others"
     return None
+
+
+def rewritten_at_start(resolved: Mapping[str, Any], active: Active) -> tuple[str, ...]:
+    """What vLLM changed after it had resolved the command, once it knew the attention backend and the model: one line each."""
+    pairs = (
+        ("attention backend", resolved.get("attention_backend"), ", ".join(active.attention_backends) or None),
+        ("compilation_mode", resolved.get("compilation_mode"), active.compilation_mode),
+        ("cudagraph_mode", resolved.get("cudagraph_mode"), active.cudagraph_mode),
+    )
+    changed = [f"{name}: resolved {before}, active {now}" for name, before, now in pairs if before and now and before != now]
+    before, now = resolved.get("cudagraph_capture_sizes"), active.capture_sizes
+    if before and now is not None and sorted(before) != sorted(now):
+        changed.append(f"cudagraph_capture_sizes: resolved {len(before)}, active {len(now)}")
+    return tuple(changed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from advisor.records import Candidate, Trial
 
@@ -17,6 +18,7 @@ class Job:
     candidate: Candidate
     seeds: tuple[int, ...]
     round: int | None = None
+    resolved: Mapping[str, Any] = field(default_factory=dict)  # what vLLM makes of the candidate, to compare with what runs
 
 
 class Runner(Protocol):

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from advisor.engine.agreement import disagreement, rewritten_at_start
 from advisor.engine.logs import parse_active
-
-from advisor.engine.agreement import disagreement
 from advisor.engine.render import serve_command
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
@@ -152,6 +151,8 @@ class _Launch:
             reason=self.reason,
             samples=tuple(_relative(sample, root) for sample in self.samples),
             active=self.active,
+            resolved=self.job.resolved,
+            notes=rewritten_at_start(self.job.resolved, self.active),
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),

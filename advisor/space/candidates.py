@@ -38,6 +38,7 @@ class SearchSpace:
     settings: tuple[SettingChoices, ...]
     candidates: tuple[Candidate, ...]
     rejections: tuple[Rejection, ...]
+    resolved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # candidate key -> what vLLM makes of it
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def build_space(settings: tuple[SettingChoices, ...], engine: EngineFacts, resol
         legal.insert(0, Candidate())
     seen: dict[str, Candidate] = {}
     distinct: list[Candidate] = []
+    resolved: dict[str, Mapping[str, Any]] = {}
     for candidate, answer in zip(legal, resolve(legal), strict=True):
         if not answer["ok"]:
             rejections.append(Rejection(candidate, f"vLLM refuses it: {answer['error']}"))
@@ -143,9 +145,10 @@ def build_space(settings: tuple[SettingChoices, ...], engine: EngineFacts, resol
             rejections.append(Rejection(candidate, f"resolves to the same as {seen[identity].label}"))
             continue
         seen[identity] = candidate
+        resolved[candidate.key] = answer["resolved"]
         if not candidate.is_baseline:
             distinct.append(candidate)
-    return SearchSpace(settings, tuple(distinct), tuple(rejections))
+    return SearchSpace(settings, tuple(distinct), tuple(rejections), resolved)
 
 
 def resolved_identity(candidate: Candidate, resolved: Mapping[str, Any]) -> str:
