@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from advisor.errors import InputError, LaunchesFailed
 from advisor.progress import Silent
 from advisor.records import BackendFacts, Decision, EngineFacts, Facts, GpuFacts, ModelFacts, Outcome
 from advisor.request import request_from_words
+from tests.fakes import fake_settings
 from tests.study_help import sample
 
 SITE = Path(__file__).parent / "fakes" / "site"
@@ -31,7 +32,7 @@ FACTS = Facts(
 
 
 class FakeClient:
-    """Sends real requests; the figure is tokens over seconds, as long as the fake engine takes for them."""
+    """Sends real requests; the figure is the fake engine's own formula for the launched command, with a little noise."""
 
     def __init__(self, *_, **__): ...
 
@@ -44,13 +45,13 @@ class FakeClient:
         self._send(server_url, served_name, 1, 1)
 
     def sample(self, server_url, served_name, workload, seed, folder):
-        tokens, requests, seconds = 60, 2, []
-        for _ in range(3):  # the quickest counts: a busy machine only ever adds time
-            begun = time.perf_counter()
-            answers = self._send(server_url, served_name, requests, tokens)
-            seconds.append(time.perf_counter() - begun)
-        bad = [] if all(answer == tokens for answer in answers) else [f"a request got {min(answers)} of {tokens} tokens"]
-        return sample(seed, tokens * requests / min(seconds), 1000 * min(seconds) / tokens, bad)
+        answers = self._send(server_url, served_name, requests=2, tokens=3)
+        bad = [] if answers == [3, 3] else [f"a request got {min(answers)} of 3 tokens"]
+        command = json.loads((folder / "command.json").read_text())
+        settings = fake_settings.read(command["argv"])
+        tok_s = float(command["env"].get("FAKE_SPEED") or 1000 / fake_settings.tpot_ms(settings, 1))
+        tok_s *= random.Random(f"{seed} {folder.name}").gauss(1, 0.005)
+        return sample(seed, tok_s, 1000 / tok_s, bad)
 
     def _send(self, url, name, requests, tokens):
         body = {"model": name, "prompt": "a b c", "max_tokens": tokens, "ignore_eos": True}
@@ -96,7 +97,7 @@ def request_for(tmp_path):
             "model": "fake-model", "gpu": "cpu", "workload": "tiny", "overrides": {}, "budget": "10m", "trials": None,
             "confirm_launches": 3, "serve_args": "", "space": str(path), "objective": "output_tok_s",
             "engine_python": sys.executable, "samples": 1, "runs": tmp_path / "runs", "output": tmp_path / "profiles",
-            "env": [f"PYTHONPATH={SITE}", "FAKE_TIME_SCALE=0.2", *env],
+            "env": [f"PYTHONPATH={SITE}", "FAKE_TIME_SCALE=0.01", *env],
         }  # fmt: skip
         return request_from_words(**{**words, **changes})
 
@@ -124,11 +125,11 @@ def test_a_slower_setting_keeps_the_defaults(request_for):
 
 
 def test_a_much_faster_setting_is_improved_and_a_finished_study_launches_nothing(request_for):
-    request = request_for("settings: {FAKE_SPEED: {values: [default, 1000]}}")
+    request = request_for("settings: {FAKE_SPEED: {values: [default, 300]}}")
     answer = pipeline.tune(request, Silent())
     verdict = answer.result.verdict
     assert verdict.decision is Decision.IMPROVED and verdict.ratio.low > 1
-    assert answer.result.tuned_command.env["FAKE_SPEED"] == "1000"
+    assert answer.result.tuned_command.env["FAKE_SPEED"] == "300"
     text = answer.profile_path.read_text()
     again = pipeline.tune(request, Silent())
     assert again.result.trials == answer.result.trials and again.result.verdict == verdict
