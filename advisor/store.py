@@ -57,7 +57,7 @@ class Study:
         try:
             self.created_at = self._open(identity)
             self.trials = _read_trials(self._journal_path)
-            self._journal = self._journal_path.open("a", encoding="utf-8")
+            self._journal = self._journal_path.open("ab", buffering=0)
         except BaseException:
             self._lock.close()
             raise
@@ -105,10 +105,17 @@ class Study:
         return sum(trial.total_s for trial in self.trials)
 
     def append(self, trial: Trial) -> None:
-        """Write the trial to the journal before anything else looks at it."""
-        self._journal.write(json.dumps({"event": "trial", "trial": to_json(trial)}, separators=(",", ":")) + "\n")
-        self._journal.flush()
-        os.fsync(self._journal.fileno())
+        """Write the trial to the journal before anything else looks at it. Raises OSError, and then leaves no half line."""
+        line = json.dumps({"event": "trial", "trial": to_json(trial)}, separators=(",", ":")) + "\n"
+        before = os.fstat(self._journal.fileno()).st_size
+        try:
+            rest = memoryview(line.encode())
+            while rest:  # without a buffer a nearly full disk takes a part
+                rest = rest[self._journal.write(rest) :]
+            os.fsync(self._journal.fileno())
+        except OSError:
+            os.ftruncate(self._journal.fileno(), before)
+            raise
         self.trials.append(trial)
 
 

@@ -27,7 +27,7 @@ SCRIPTS = Path(__file__).parent / "target"
 _KEPT = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_ASSETS_CACHE")
 _ALWAYS = {"VLLM_NO_USAGE_STATS": "1"}
 _IDLE_GRACE_S = 5.0  # an idle script leaves as soon as its input ends
-_BUSY_GRACE_S = 0.3  # one in the middle of a request does not look at its input
+_BUSY_GRACE_S = 0.3  # one in the middle of a request, or of its imports, does not look at its input
 _TERM_GRACE_S = 3.0
 _SHOWN_LINES = 8
 
@@ -84,7 +84,7 @@ class TargetProcess:
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
-        self._busy = False
+        self._busy = True  # until its first answer it may still be importing vLLM, for half a minute
 
     @property
     def pid(self) -> int | None:

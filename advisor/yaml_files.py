@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,21 @@ import yaml
 from advisor.errors import InputError
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+class Mistakes(ValueError):
+    """For validators of a whole model: each mistake with the key path it is at, so that it is told with its line."""
+
+    def __init__(self, found: Sequence[tuple[tuple, str]]):
+        super().__init__("; ".join(message for _, message in found))
+        self.found = tuple(found)
+
+
+class _Twice(Exception):
+    """A key that stands twice in one mapping, of which YAML silently keeps the last."""
+
+    def __init__(self, name: Any, line: int, first_line: int):
+        super().__init__(f"line {line}: key {name!r} stands here again, first in line {first_line}")
 
 
 def read_yaml(path: Path, what: str) -> tuple[Any, dict[tuple, int]]:
@@ -24,7 +40,8 @@ def read_yaml(path: Path, what: str) -> tuple[Any, dict[tuple, int]]:
     except FileNotFoundError:
         raise InputError(f"{what} {str(path)!r} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} {str(path)!r} cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{what} {str(path)!r} cannot be read: {why}") from None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
@@ -35,7 +52,12 @@ def read_yaml(path: Path, what: str) -> tuple[Any, dict[tuple, int]]:
         raise InputError(f"{what} {str(path)!r}{place}: not valid YAML: {problem}") from None
     lines: dict[tuple, int] = {}
     if node is not None:
-        _collect_lines(node, (), lines)
+        try:
+            _collect_lines(node, (), lines)
+        except _Twice as twice:
+            raise InputError(f"{what} {str(path)!r}, {twice}") from None
+        except RecursionError:
+            raise InputError(f"{what} {str(path)!r}: an alias refers to what contains it") from None
     return data, lines
 
 
@@ -44,7 +66,10 @@ def _collect_lines(node: yaml.Node, place: tuple, lines: dict[tuple, int]) -> No
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = yaml.safe_load(key.value) if key.tag.endswith((":int", ":bool")) else key.value
-            lines[(*place, name)] = key.start_mark.line + 1
+            line = key.start_mark.line + 1
+            if isinstance(name, str) and (*place, name) in lines:
+                raise _Twice(name, line, lines[(*place, name)])
+            lines[(*place, name)] = line
             _collect_lines(value, (*place, name), lines)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
@@ -59,9 +84,23 @@ def read_model(path: Path, what: str, model: type[Model]) -> Model:
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as error:
-        mistakes = [_mistake(item, lines, model) for item in error.errors()]
+        mistakes = [line for item in error.errors() for line in _mistakes(item, lines, model)]
         first, *rest = dict.fromkeys(mistakes)
         raise InputError(f"{what} {str(path)!r}, {first}", "\n".join(rest) or None) from None
+
+
+def _mistakes(item: Any, lines: dict[tuple, int], model: type[pydantic.BaseModel]) -> list[str]:
+    cause = (item.get("ctx") or {}).get("error")
+    if isinstance(cause, Mistakes):
+        return [f"line {_line(place, lines)}: {message}" for place, message in cause.found]
+    return [_mistake(item, lines, model)]
+
+
+def _line(place: tuple, lines: dict[tuple, int]) -> int:
+    """Line of the innermost part of the place that the file has."""
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
 
 
 def _mistake(item: Any, lines: dict[tuple, int], model: type[pydantic.BaseModel]) -> str:

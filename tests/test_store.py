@@ -72,3 +72,16 @@ def test_atomic_write_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, "new")
     assert path.read_text() == "old" and [item.name for item in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
+    with Study(tmp_path / "s", "s", IDENTITY) as study:
+        study.append(trial(0, {}, 100.0))
+        monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            study.append(trial(1, {}, 100.0))
+        monkeypatch.undo()
+        assert len(study.trials) == 1
+        study.append(trial(1, {}, 90.0))
+    with Study(tmp_path / "s", "s", IDENTITY) as study:
+        assert [item.number for item in study.trials] == [0, 1]

@@ -73,6 +73,15 @@ def test_answers_longer_than_a_pipe_arrive_whole(script: Path):
         assert len(process.request({"echo": "x" * 3_000_00}, 10)["echo"]) == 300_000
 
 
+def test_a_script_that_still_imports_is_not_waited_for(tmp_path: Path):
+    slow = tmp_path / "slow.py"
+    slow.write_text("import time; time.sleep(60)")
+    begun = time.monotonic()
+    with started(slow) as process:
+        pid = process.pid
+    assert time.monotonic() - begun < 2 and not alive(pid)
+
+
 def test_a_death_is_told_with_its_last_words(script: Path):
     with started(script) as process, pytest.raises(TargetDied, match=r"exit code 3.*last words") as raised:
         process.request({"die": 3}, 10)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.records import Decision, Interval, StudyResult, Verdict
+from advisor.records import Decision, Interval, Outcome, StudyResult, Trial, Verdict
 from advisor.report.plan import display
 from advisor.units import duration, number, percent
 
@@ -24,12 +25,18 @@ def summary(result: StudyResult, profile: Path) -> list[str]:
         lines.append("measured with random weights: speed carries over to the real ones, output was not judged")
     lines.append(f"serve with: {display(result.tuned_command)}")
     lines.append(f"profile: {profile}")
-    failed = sum(not trial.ok for trial in result.trials)
-    lines.append(
-        f"{len(result.trials)} launches in {duration(result.elapsed_s)}"
+    return [*lines, launches(result.trials, result.elapsed_s)]
+
+
+def launches(trials: Sequence[Trial], elapsed_s: float) -> str:
+    """`12 launches in 20m10s, 2 of them failed, 1 interrupted`: what a person stopped is no failure."""
+    stopped = sum(trial.outcome is Outcome.INTERRUPTED for trial in trials)
+    failed = sum(not trial.ok for trial in trials) - stopped
+    return (
+        f"{len(trials)} launch{'es' if len(trials) != 1 else ''} in {duration(elapsed_s)}"
         + (f", {failed} of them failed" if failed else "")
+        + (f", {stopped} interrupted" if stopped else "")
     )
-    return lines
 
 
 def headline(verdict: Verdict) -> str:

@@ -14,6 +14,8 @@ from advisor.serving_profile.scrub import model_name
 from advisor.serving_profile.text import profile_text
 from advisor.yaml_files import read_model, read_yaml
 
+_ROOM = "#" * (64 * 1024)  # more than a profile needs: an empty file can be made on a full disk
+
 
 def profile_path(root: Path, facts: Facts, workload: Workload) -> Path:
     """`<root>/<gpu slug>/<model>-<workload>.yaml`; `root` is the folder of all profiles."""
@@ -60,7 +62,7 @@ def check_writable(path: Path) -> None:
         if target.is_dir():  # also raises for a name that is too long
             raise InputError(f"profile {str(path)!r} is a folder", "name a file in it")
         target.parent.mkdir(parents=True, exist_ok=True)
-        _written_beside(target, "").unlink()
+        _written_beside(target, _ROOM).unlink()
     except OSError as error:
         raise _unwritable(path, error) from None
 

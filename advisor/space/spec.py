@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from advisor.engine.render import SETTINGS, is_setting
 from advisor.resources import search_space_path
-from advisor.yaml_files import read_model
+from advisor.yaml_files import Mistakes, read_model
 
 DEFAULT = "default"
 LEGAL = "legal"
@@ -43,11 +43,15 @@ class SpaceSpec(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> SpaceSpec:
-        problems = [problem for name, spec in self.settings.items() for problem in self._problems(name, spec)]
+        found = [
+            (("settings", name), problem)
+            for name, spec in self.settings.items()
+            for problem in self._problems(name, spec)
+        ]
         if not self.settings:
-            problems.append("no settings to search")
-        if problems:
-            raise ValueError("; ".join(problems))
+            found.append((("settings",), "no settings to search"))
+        if found:
+            raise Mistakes(found)
         return self
 
     def _problems(self, name: str, spec: SettingSpec) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,17 @@ def test_check_writable_touches_nothing(written):
     check_writable(written)
     assert (written.read_text(), written.stat().st_mtime_ns) == before
     assert [item.name for item in written.parent.iterdir()] == [written.name]
+
+
+def test_check_writable_notices_a_full_disk(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))  # an empty file can be made, a profile cannot
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            check_writable(tmp_path / "p.yaml")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check_writable_makes_the_folders_and_no_file(tmp_path):

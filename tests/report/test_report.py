@@ -2,7 +2,7 @@
 
 from advisor.records import Candidate, Command, Decision, Interval, Objective, Outcome, Rejection, Verdict
 from advisor.report.plan import plan_lines
-from advisor.report.summary import headline, unit
+from advisor.report.summary import headline, launches, unit
 from advisor.report.terminal import Lines, trial_line
 from tests.study_help import trial
 
@@ -43,6 +43,12 @@ def test_headlines():
     assert headline(Verdict(Decision.KEEP_DEFAULTS, "why", "x", Candidate())) == "keep-defaults: why"
     assert "keep the defaults for now: why" in headline(Verdict(Decision.INCONCLUSIVE, "why", "x", Candidate()))
     assert unit("e2el_ms.mean") == "ms E2EL mean"
+
+
+def test_a_launch_that_a_person_stopped_is_no_failure():
+    done = [trial(0, {}, 1.0), trial(1, {}, outcome=Outcome.CRASHED), trial(2, {}, outcome=Outcome.INTERRUPTED)]
+    assert launches(done, 75) == "3 launches in 1m15s, 1 of them failed, 1 interrupted"
+    assert launches(done[:1], 9) == "1 launch in 9.0s"
 
 
 def test_plan_tells_commands_and_reasons():

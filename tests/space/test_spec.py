@@ -27,7 +27,7 @@ def test_flags_and_environment_variables_are_settings(tmp_path):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        (HEAD + "  eager: {values: [true]}\n", "unknown setting 'eager'"),
+        (HEAD + "  enforce_eager: {values: [true]}\n  eager: {values: [true]}\n", "line 5: unknown setting 'eager'"),
         (HEAD + "  enforce_eager: {values: []}\n", "line 4: settings.enforce_eager.values"),
         (HEAD + "  enforce_eager: {value: [true]}\n", "line 4: unknown key 'value'"),
         (HEAD + "  enforce_eager: {values: legal}\n", "only for attention_backend"),
@@ -36,7 +36,9 @@ def test_flags_and_environment_variables_are_settings(tmp_path):
             HEAD + "  enforce_eager: {values: [true]}\n  cudagraph_mode:\n    values: [FULL]\n    when: {enforce_eager: [false]}\n",
             "contradictory: enforce_eager is never one of [False]",
         ),
-        (HEAD + "  {}\n", "no settings to search"),
+        (HEAD + "  {}\n", "line 3: no settings to search"),
+        (HEAD + "  enforce_eager: {values: [true]}\n  enforce_eager: {values: [default]}\n", "line 5: key 'enforce_eager' stands"),
+        (HEAD + "  enforce_eager: {values: &a [*a]}\n", "an alias refers to what contains it"),
         ("schema: advisor.space/9\nname: x\nsettings: {}\n", "line 1: schema"),
         ("schema: [\n", "line 2: not valid YAML"),
         ("- 1\n", "expected a mapping"),
