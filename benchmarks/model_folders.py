@@ -1,0 +1,67 @@
+"""Model folders of real architectures without weights: `python benchmarks/model_folders.py FOLDER [NAME ...]`.
+
+Run it with an interpreter that has `tokenizers`; serve the folders with `--load-format dummy`. Shapes are those of the models'
+published config.json. Speed of dense kernels does not depend on the weights; what routing, speculation or stop tokens decide
+does, so a figure measured this way has to say that its weights were random.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "advisor" / "target"))
+
+import demo_model
+
+COMMON = {"hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2, "attention_bias": False}
+ARCHITECTURES = {
+    "Llama-3.1-8B": {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": False,
+    },
+    "Qwen3-0.6B": {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072,
+        "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+        "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True,
+    },
+    "Qwen3-30B-A3B": {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+        "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": True,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": False,
+    },
+}  # fmt: skip
+
+
+def tokenizer_json(learned: str, vocab_size: int) -> str:
+    """The small learned tokenizer with filler entries up to `vocab_size`: random token ids must all exist."""
+    tokenizer = json.loads(learned)
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary.update({f"<filler{index}>": index for index in range(len(vocabulary), vocab_size)})
+    return json.dumps(tokenizer)
+
+
+def write(root: Path, name: str, learned: str) -> Path:
+    """One model folder below `root`."""
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {**COMMON, **ARCHITECTURES[name]}
+    (folder / "tokenizer.json").write_text(tokenizer_json(learned, config["vocab_size"]))
+    (folder / "tokenizer_config.json").write_text(json.dumps(demo_model.tokenizer_config(), indent=1) + "\n")
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    return folder
+
+
+def main() -> None:
+    root, names = Path(sys.argv[1]), sys.argv[2:] or list(ARCHITECTURES)
+    learned = demo_model.tokenizer_json()
+    for name in names:
+        print(write(root, name, learned))
+
+
+if __name__ == "__main__":
+    main()
