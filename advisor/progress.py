@@ -16,6 +16,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """A fact that the person should see once."""
 
+    def resumed(self, spent_s: float) -> None:
+        """Seconds of the budget that earlier sessions of the study have used; told before the first trial."""
+
     def trial_started(self, number: int, phase: str, candidate: Candidate) -> None:
         """A launch begins."""
 
@@ -32,6 +35,8 @@ class Silent:
     def stage(self, text: str) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def resumed(self, spent_s: float) -> None: ...
 
     def trial_started(self, number: int, phase: str, candidate: Candidate) -> None: ...
 

@@ -7,6 +7,7 @@ study continues after Ctrl-C, a crash of the advisor or of the machine: a half-w
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import tempfile
@@ -82,6 +83,9 @@ class Study:
             write_atomically(path, json.dumps(description, indent=1) + "\n")
             return created_at
         found = _read_description(path)
+        if plain != found["identity"] and not any(trial.ok for trial in _read_trials(self._journal_path)):
+            self._set_aside()
+            return self._open(identity)
         for key in sorted({*plain, *found["identity"]}):
             if plain.get(key) != found["identity"].get(key):
                 raise InputError(
@@ -90,6 +94,13 @@ class Study:
                     "its trials cannot be mixed with new ones: choose another name with --study",
                 )
         return found["created_at"]
+
+    def _set_aside(self) -> None:
+        """A study in which nothing was measured is in nobody's way: its two files get a number, its logs stay."""
+        number = next(n for n in itertools.count(1) if not (self.folder / f"study-{n}.json").exists())
+        for path in (self._journal_path, self.folder / "study.json"):  # the description last: without it, it is done
+            if path.exists():
+                path.rename(path.with_stem(f"{path.stem}-{number}"))
 
     @property
     def resumed(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ import advisor
 from advisor.engine.agreement import KEPT
 from advisor.engine.options import parse_options
 from advisor.engine.render import changes, check_version, fixed_by, serve_arguments, serve_command
-from advisor.errors import Interrupted, LaunchesFailed
+from advisor.errors import EnvironmentMismatch, InputError, Interrupted, LaunchesFailed
 from advisor.inspection.inspect_all import inspect_all
 from advisor.inspection.resolution import Resolution
 from advisor.launch.tracebacks import error_lines
@@ -36,6 +38,8 @@ from advisor.store import Study
 from advisor.target_process import dropped_variables
 from advisor.verdict.confirm import confirm, seeds
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
 
 @dataclass(frozen=True)
 class TuneAnswer:
@@ -49,7 +53,7 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
 
     Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with the journal complete up to the last trial.
     """
-    with _termination_is_ctrl_c(), contextlib.ExitStack() as stack:
+    with _full_disk_is_told(request), _termination_is_ctrl_c(), contextlib.ExitStack() as stack:
         parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
         resolution = Resolution(request.engine_python, request.model, request.serve_env)
         stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
@@ -61,8 +65,10 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
             f"study {study.name} in {study.folder}"
             + (f": continues after {len(study.trials)} trials" if study.resumed else "")
         )
+        progress.resumed(study.spent_s)
         client = stack.enter_context(_client(request, facts, study))  # imports vLLM while the candidates are resolved
         space = _space(request, spec, facts, resolution, progress)
+        _check_not_empty(space)
         resolution.close()
         runner = RealRunner(
             facts,
@@ -189,6 +195,18 @@ def _space(
     return space
 
 
+def _check_not_empty(space: SearchSpace) -> None:
+    """A tune that can only find what it began with would cost seven launches and tell nothing."""
+    if space.candidates:
+        return
+    reasons = Counter(item.reason for item in space.rejections).most_common(1)
+    raise InputError(
+        "the search space leaves nothing to try beside the default: "
+        + (f"{len(space.rejections)} combinations dropped, most often: {reasons[0][0]}" if reasons else "it is empty"),
+        "--dry-run lists what is dropped and why; choose another --space",
+    )
+
+
 # ---------------------------------------------------------------- search and verdict
 
 
@@ -311,6 +329,21 @@ def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace
 
 def _command(request: TuneRequest, facts: Facts, candidate: Candidate) -> Command:
     return serve_command(facts.engine.python, facts.model.model, request.serve_args, request.serve_env, candidate)
+
+
+@contextlib.contextmanager
+def _full_disk_is_told(request: TuneRequest) -> Iterator[None]:
+    """The journal holds whole trials only, so that the study goes on when there is room again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        where = error.filename or request.runs
+        raise EnvironmentMismatch(
+            f"{error.strerror}: {where}",
+            f"finished trials are kept in {request.runs}: the same command goes on from there",
+        ) from None
 
 
 @contextlib.contextmanager

@@ -46,9 +46,9 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path):
 
 
 def test_other_conditions_are_never_mixed(tmp_path):
-    with Study(tmp_path / "s", "s", IDENTITY):
-        pass
-    with pytest.raises(InputError, match='measured with samples 2, now it is 3'):
+    with Study(tmp_path / "s", "s", IDENTITY) as study:
+        study.append(trial(0, {}, 100.0))
+    with pytest.raises(InputError, match="measured with samples 2, now it is 3"):
         Study(tmp_path / "s", "s", {**IDENTITY, "samples": 3})
 
 
@@ -85,3 +85,16 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
         study.append(trial(1, {}, 90.0))
     with Study(tmp_path / "s", "s", IDENTITY) as study:
         assert [item.number for item in study.trials] == [0, 1]
+
+
+def test_a_study_that_measured_nothing_gives_way(tmp_path):
+    failed = trial(0, {}, outcome=Outcome.FAILED_TO_START, reason="a wrong argument")
+    with Study(tmp_path / "s", "s", IDENTITY) as study:
+        study.append(failed)
+    with Study(tmp_path / "s", "s", {**IDENTITY, "samples": 3}) as study:
+        assert study.trials == [] and not study.resumed
+        study.append(trial(0, {}, 100.0))
+    assert "a wrong argument" in (tmp_path / "s" / "trials-1.jsonl").read_text()
+    assert json.loads((tmp_path / "s" / "study-1.json").read_text())["identity"]["samples"] == 2
+    with pytest.raises(InputError, match="measured with samples 3, now it is 2"):
+        Study(tmp_path / "s", "s", IDENTITY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import sys
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from advisor import tune as pipeline
-from advisor.errors import InputError, LaunchesFailed
+from advisor.errors import EnvironmentMismatch, InputError, LaunchesFailed
 from advisor.progress import Silent
 from advisor.records import BackendFacts, Decision, EngineFacts, Facts, GpuFacts, ModelFacts, Outcome
 from advisor.request import request_from_words
@@ -78,7 +79,10 @@ class FakeResolution:
 
     def resolve(self, arguments, env):
         fingerprint = json.dumps([list(arguments), dict(env)])
-        return {"ok": True, "resolved": {"fingerprint": fingerprint, "max_num_seqs": 256, "max_num_batched_tokens": 8192}}
+        return {
+            "ok": True,
+            "resolved": {"fingerprint": fingerprint, "max_num_seqs": 256, "max_num_batched_tokens": 8192},
+        }
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +111,9 @@ def request_for(tmp_path):
 def children():
     import psutil
 
-    return [process for process in psutil.Process().children(recursive=True) if process.status() != psutil.STATUS_ZOMBIE]
+    return [
+        process for process in psutil.Process().children(recursive=True) if process.status() != psutil.STATUS_ZOMBIE
+    ]
 
 
 EAGER = "settings: {enforce_eager: {values: [default, true]}}"
@@ -137,7 +143,7 @@ def test_a_much_faster_setting_is_improved_and_a_finished_study_launches_nothing
 
 
 def test_failing_candidates_are_outcomes_and_the_journal_knows_them(request_for):
-    space = 'settings: {FAKE_FAULT: {values: [default, silent_exit, no_tokens]}}'
+    space = "settings: {FAKE_FAULT: {values: [default, silent_exit, no_tokens]}}"
     answer = pipeline.tune(request_for(space), Silent())
     outcomes = [trial.outcome for trial in answer.result.trials]
     assert outcomes == [Outcome.OK, Outcome.FAILED_TO_START, Outcome.FAILED_TO_START]
@@ -163,3 +169,31 @@ def test_unwritable_output_is_found_before_anything_starts(request_for, tmp_path
     with pytest.raises(InputError):
         pipeline.tune(request_for(EAGER, output=tmp_path / "file" / "p.yaml"), Silent())
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_space_of_refused_candidates_is_told_before_anything_starts(request_for, monkeypatch, tmp_path):
+    def resolve(self, arguments, env):
+        answer = {"ok": True, "resolved": {"fingerprint": "", "max_num_seqs": 256, "max_num_batched_tokens": 8192}}
+        return {"ok": False, "error": "no such value"} if "--enforce-eager" in arguments else answer
+
+    monkeypatch.setattr(FakeResolution, "resolve", resolve)
+    with pytest.raises(InputError, match="nothing to try beside the default: 1 combinations dropped.*no such value"):
+        pipeline.tune(request_for(EAGER), Silent())
+    assert not list(tmp_path.glob("runs/*/launches"))
+
+
+def test_a_full_disk_is_told_and_the_study_goes_on(request_for, monkeypatch):
+    real, calls = pipeline.Study.append, []
+
+    def append(self, trial):
+        calls.append(trial)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, trial)
+
+    monkeypatch.setattr(pipeline.Study, "append", append)
+    with pytest.raises(EnvironmentMismatch, match="No space left on device.*runs"):
+        pipeline.tune(request_for(EAGER), Silent())
+    assert children() == []
+    answer = pipeline.tune(request_for(EAGER), Silent())
+    assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]

@@ -1,4 +1,4 @@
-"""The running study on a terminal: a live line with rich, or plain lines where nobody watches a screen."""
+"""The running study on a terminal: a live display with rich, or plain lines where nobody watches a screen."""
 
 from __future__ import annotations
 
@@ -28,26 +28,36 @@ class Lines:
         self._budget_s = budget_s
         self._clock = clock
         self._begun = clock()
-        self.current = ""  # the trial that runs
-        self.wait = ""  # what it waits for
+        self._spent_s = 0.0  # of the budget, by the trials that ended
+        self._trial_begun: float | None = None
+        self._stage = "start"
+        self._trial = self._label = ""  # the trial that runs, and its candidate
+        self._wait = ""  # what it waits for
         self.best: tuple[float, str] | None = None
         self.baseline: float | None = None
 
     def stage(self, text: str) -> None:
+        self._stage = text
         self._write(f"== {text}")
 
     def note(self, text: str) -> None:
         self._write(f"   {text}")
 
+    def resumed(self, spent_s: float) -> None:
+        self._spent_s = spent_s
+
     def trial_started(self, number: int, phase: str, candidate: Candidate) -> None:
-        self.current = f"trial {number} ({phase}): {candidate.label}"
-        self.wait = "start"
+        self._trial_begun = self._clock()
+        self._trial, self._label = f"trial {number} ({phase})", candidate.label
+        self._wait = "start"
 
     def waiting(self, what: str, seconds: float) -> None:
-        self.wait = f"{what} {duration(seconds)}" if seconds >= 1 else what
+        del seconds  # the display counts from the trial's begin, measuring included
+        self._wait = what
 
     def trial_ended(self, trial: Trial, score: float | None, baseline: float | None) -> None:
-        self.current = self.wait = ""
+        self._trial_begun = None
+        self._spent_s += trial.total_s
         self.baseline = baseline
         if score is not None and trial.phase != "confirm" and self._is_best(score):
             self.best = (score, trial.candidate.label)
@@ -56,17 +66,29 @@ class Lines:
     def _is_best(self, score: float) -> bool:
         return self.best is None or better_by(score, self.best[0], self._objective) > 1
 
-    def status(self) -> str:
-        """What is going on now: elapsed and budget, the trial and what it waits for, the best so far."""
-        elapsed = self._clock() - self._begun
-        parts = [f"{duration(elapsed)} of {duration(self._budget_s)}"]
-        if self.current:
-            parts.append(f"{self.current}: {self.wait}")
-        if self.best:
-            value, label = self.best
-            gain = f" ({percent(better_by(value, self.baseline, self._objective))})" if self.baseline else ""
-            parts.append(f"best {number(value)} {unit(self._objective.metric)}{gain}: {label}")
-        return "  |  ".join(parts)
+    def status(self) -> list[str]:
+        """Three lines: elapsed and remaining budget; what is going on and for how long; the best so far."""
+        now = self._clock()
+        running_s = now - self._trial_begun if self._trial_begun is not None else 0.0
+        left_s = max(0.0, self._budget_s - self._spent_s - running_s)
+        lines = [f"elapsed {duration(now - self._begun)}, {duration(left_s)} of {duration(self._budget_s)} budget left"]
+        if self._trial_begun is not None:
+            lines.append(f"{self._trial}, {self._wait} ({duration(running_s)}): {self._label}")
+        else:
+            lines.append(self._stage)
+        lines.append(self._best_line())
+        return lines
+
+    def _best_line(self) -> str:
+        if not self.best:
+            known = f"default {self._figure(self.baseline)}" if self.baseline else "nothing measured yet"
+            return f"best so far: {known}"
+        value, label = self.best
+        gain = f" ({percent(better_by(value, self.baseline, self._objective))})" if self.baseline else ""
+        return f"best so far: {self._figure(value)}{gain} with {label}"
+
+    def _figure(self, value: float) -> str:
+        return f"{number(value)} {unit(self._objective.metric)}"
 
 
 def trial_line(trial: Trial, score: float | None, baseline: float | None, objective: Objective) -> str:
@@ -85,7 +107,7 @@ def trial_line(trial: Trial, score: float | None, baseline: float | None, object
 
 
 class LiveDisplay:
-    """`Lines` above a line that is always there, redrawn twice a second. Use as a context manager."""
+    """`Lines` above three lines that are always there, redrawn twice a second. Use as a context manager."""
 
     def __init__(self, console: Console, objective: Objective, budget_s: float):
         self._lines = Lines(lambda text: console.print(text, markup=False, highlight=False), objective, budget_s)
@@ -99,4 +121,6 @@ class LiveDisplay:
         self._live.__exit__(*exc_info)
 
     def _render(self) -> Text:
-        return Text(self._lines.status(), style="bold", overflow="fold")
+        lines = self._lines.status()
+        # Cut to the width: lines that wrap would make the display jump.
+        return Text("\n".join(["", *lines]), style="bold", overflow="ellipsis", no_wrap=True)

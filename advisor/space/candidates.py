@@ -69,7 +69,8 @@ def concrete_settings(
         }
         choices.append(SettingChoices(name, _without_repeats(values), when))
     if not any(value is not None for choice in choices for value in choice.values):
-        given = f" (fixed by --serve-args or --env: {', '.join(sorted(fixed))})" if fixed else ""
+        taken = [name for name in spec.settings if name in fixed]
+        given = f" (fixed by --serve-args or --env: {', '.join(taken)})" if taken else ""
         raise InputError(f"search space {spec.name!r} leaves nothing to choose{given}", "add values, or free a setting")
     return tuple(choices)
 

@@ -19,13 +19,27 @@ def test_lines_of_trials():
 
 
 def test_status_tells_budget_wait_and_best():
-    clock = iter([0.0, 75.0, 80.0])
+    clock = iter([0.0, 5.0, 63.0, 75.0, 80.0])
     lines = Lines(lambda text: None, THROUGHPUT, 600, lambda: next(clock))
+    lines.stage("inspect")
+    assert lines.status() == [
+        "elapsed 5.0s, 10m00s of 10m00s budget left",
+        "inspect",
+        "best so far: nothing measured yet",
+    ]
+    lines.resumed(120.0)
     lines.trial_started(1, "search", Candidate({"--a": 1}))
     lines.waiting("loading the model", 12.0)
-    assert lines.status() == "1m15s of 10m00s  |  trial 1 (search): --a=1: loading the model 12s"
+    assert lines.status()[:2] == [
+        "elapsed 1m15s, 7m48s of 10m00s budget left",
+        "trial 1 (search), loading the model (12s): --a=1",
+    ]
     lines.trial_ended(trial(1, {"--a": 1}, 110.0), 110.0, 100.0)
-    assert lines.status() == "1m20s of 10m00s  |  best 110.0 output tok/s (+10.0%): --a=1"
+    assert lines.status() == [
+        "elapsed 1m20s, 7m00s of 10m00s budget left",
+        "inspect",
+        "best so far: 110.0 output tok/s (+10.0%) with --a=1",
+    ]
 
 
 def test_a_confirmation_launch_is_not_the_best_of_the_search():
