@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,11 +26,12 @@ from advisor.records import Candidate, Command, Facts, Objective, Rejection, Stu
 from advisor.request import TuneRequest
 from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted, RealRunner
+from advisor.search.budget import Budget
 from advisor.search.loop import search
 from advisor.search.sampler import Sampler, StorageMirror
 from advisor.search.scores import score
 from advisor.serving_profile.build import build_profile
-from advisor.serving_profile.store import check_writable, profile_path, write_profile
+from advisor.serving_profile.store import check_writable, file_name, profile_path, write_profile
 from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings, first_candidates
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.store import Study
@@ -148,7 +148,7 @@ def _profile_file(request: TuneRequest, facts: Facts) -> Path:
 
 def _open_study(request: TuneRequest, facts: Facts, spec: SpaceSpec) -> Study:
     model = facts.model
-    name = request.study or f"{Path(model.model).name}-{facts.gpu.slug}-{request.workload.name}"
+    name = request.study or f"{Path(model.model).resolve().name}-{facts.gpu.slug}-{request.workload.name}"
     identity = {
         "model": model.model,
         "config": model.config_hash,
@@ -163,7 +163,7 @@ def _open_study(request: TuneRequest, facts: Facts, spec: SpaceSpec) -> Study:
         "space": spec.model_dump(mode="json", by_alias=True),
         "samples": request.samples,
     }
-    return Study(request.runs / re.sub(r"[^A-Za-z0-9._-]+", "-", name), name, identity)
+    return Study(request.runs / file_name(name), name, identity)
 
 
 # ---------------------------------------------------------------- space
@@ -256,7 +256,7 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, runner: Run
         progress.stage("baseline: what is served today")
         baseline = _baseline_trial(study) or launch("baseline", Candidate())
         _check_baseline(baseline, study)
-        if not any(trial.phase == "confirm" for trial in study.trials):
+        if _search_goes_on(budget, study.trials):
             progress.stage("search")
             sampler = Sampler(space, objective, request.seed)
             reason = search(
@@ -272,6 +272,15 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, runner: Run
         )
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", _how_to_continue(study)) from None
+
+
+def _search_goes_on(budget: Budget, trials: Sequence[Trial]) -> bool:
+    """Once confirmed, a study is searched further only for a larger budget than the one that ended its search.
+
+    What the confirmation cost is left out, so that a finished study with the same budget launches nothing.
+    """
+    searched = [trial for trial in trials if trial.phase != "confirm"]
+    return len(searched) == len(trials) or budget.stop_reason(searched) is None
 
 
 def _mirror(mirror: StorageMirror, trial: Trial, objective: Objective) -> None:

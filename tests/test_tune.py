@@ -177,7 +177,7 @@ def test_a_space_of_refused_candidates_is_told_before_anything_starts(request_fo
         return {"ok": False, "error": "no such value"} if "--enforce-eager" in arguments else answer
 
     monkeypatch.setattr(FakeResolution, "resolve", resolve)
-    with pytest.raises(InputError, match="nothing to try beside the default: 1 combinations dropped.*no such value"):
+    with pytest.raises(InputError, match=r"nothing to try beside the default: 1 combinations dropped.*no such value"):
         pipeline.tune(request_for(EAGER), Silent())
     assert not list(tmp_path.glob("runs/*/launches"))
 
@@ -192,8 +192,25 @@ def test_a_full_disk_is_told_and_the_study_goes_on(request_for, monkeypatch):
         real(self, trial)
 
     monkeypatch.setattr(pipeline.Study, "append", append)
-    with pytest.raises(EnvironmentMismatch, match="No space left on device.*runs"):
+    with pytest.raises(EnvironmentMismatch, match=r"No space left on device.*runs"):
         pipeline.tune(request_for(EAGER), Silent())
     assert children() == []
     answer = pipeline.tune(request_for(EAGER), Silent())
     assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]
+
+
+def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
+    space = "settings: {FAKE_SPEED: {values: [default, 300, 1000]}}"
+    first = pipeline.tune(request_for(space, trials=1), Silent()).result
+    assert [trial.phase for trial in first.trials] == ["baseline", "search", *["confirm"] * 6]
+    again = pipeline.tune(request_for(space, trials=1), Silent()).result
+    assert again.trials == first.trials
+    more = pipeline.tune(request_for(space, trials=2), Silent()).result
+    assert [trial.phase for trial in more.trials[8:]] == ["search", *["confirm"] * 3]
+    assert more.tuned_command.env["FAKE_SPEED"] == "1000"
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "a b/c"])
+def test_a_study_stays_in_its_folder(request_for, name, tmp_path):
+    folder = pipeline.tune(request_for(EAGER, trials=0, study=name), Silent()).study_folder
+    assert folder.resolve().parent == (tmp_path / "runs").resolve()
