@@ -53,7 +53,7 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
 
     Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with the journal complete up to the last trial.
     """
-    with _full_disk_is_told(request), _termination_is_ctrl_c(), contextlib.ExitStack() as stack:
+    with _ends_are_told(request), _termination_is_ctrl_c(), contextlib.ExitStack() as stack:
         parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
         resolution = Resolution(request.engine_python, request.model, request.serve_env)
         stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
@@ -178,7 +178,7 @@ def _space(
 ) -> SearchSpace:
     """The distinct legal candidates, as the installed vLLM resolves them."""
     progress.stage("space: candidates that this vLLM accepts, each resolved once")
-    fixed = fixed_by(parse_options(request.serve_args), request.serve_env)
+    fixed = fixed_by(parse_options(request.serve_args), request.serve_env, facts.engine.vllm_version)
 
     def resolve(candidates: Sequence[Candidate]) -> list[dict]:
         return [resolution.resolve(serve_arguments(request.serve_args, item), changes(item)[1]) for item in candidates]
@@ -341,10 +341,12 @@ def _command(request: TuneRequest, facts: Facts, candidate: Candidate) -> Comman
 
 
 @contextlib.contextmanager
-def _full_disk_is_told(request: TuneRequest) -> Iterator[None]:
-    """The journal holds whole trials only, so that the study goes on when there is room again."""
+def _ends_are_told(request: TuneRequest) -> Iterator[None]:
+    """Ctrl-C outside of the launches, and a full disk: the journal holds whole trials only, so the study can go on."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; no server is running", "the same command goes on from what was measured") from None
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from advisor import tune as pipeline
-from advisor.errors import EnvironmentMismatch, InputError, LaunchesFailed
+from advisor.errors import EnvironmentMismatch, InputError, Interrupted, LaunchesFailed
 from advisor.progress import Silent
 from advisor.records import BackendFacts, Decision, EngineFacts, Facts, GpuFacts, ModelFacts, Outcome
 from advisor.request import request_from_words
@@ -158,6 +158,12 @@ def test_a_baseline_that_cannot_start_ends_at_once_with_its_own_lines(request_fo
     assert caught.value.exit_code == 4
 
 
+def test_a_budget_that_tries_nothing_claims_nothing(request_for):
+    answer = pipeline.tune(request_for(EAGER, budget="0.1s"), Silent())
+    assert answer.result.verdict.decision is Decision.INCONCLUSIVE
+    assert "no other setting was tried" in answer.profile_path.read_text()
+
+
 def test_a_study_of_something_else_is_not_mixed_in(request_for):
     pipeline.tune(request_for(EAGER, trials=0), Silent())
     with pytest.raises(InputError, match="samples 1, now it is 2"):
@@ -214,3 +220,13 @@ def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
 def test_a_study_stays_in_its_folder(request_for, name, tmp_path):
     folder = pipeline.tune(request_for(EAGER, trials=0, study=name), Silent()).study_folder
     assert folder.resolve().parent == (tmp_path / "runs").resolve()
+
+
+def test_ctrl_c_while_inspecting_is_told_as_such(request_for, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "inspect_all", stopped)
+    with pytest.raises(Interrupted, match="no server is running") as caught:
+        pipeline.tune(request_for(EAGER), Silent())
+    assert caught.value.exit_code == 130

@@ -18,8 +18,11 @@ def decide(
     """`improved` when the whole 95% interval of the ratio is above 1 and the gain is at least 2%.
 
     `keep-defaults` when the measured gain is below 2%, or nothing was there to confirm; `inconclusive` when a larger gain was
-    seen but the interval holds 1, or launches are missing. Failures of the challenger count against it.
+    seen but the interval holds 1, launches are missing, or no other setting was tried. Failures of the challenger count against it.
     """
+    if challenger is None and not any(_was_tried(trial) for trial in trials):
+        reason = "no other setting was tried, the budget or --trials ended the search before"
+        return Verdict(Decision.INCONCLUSIVE, reason, objective.metric, winner=Candidate())
     if challenger is None:
         return _keep(objective, "no other setting started and measured well")
     rounds = {trial.round for trial in trials if trial.phase == "confirm"} - {None}
@@ -66,6 +69,10 @@ def _judge(ratio: Interval, challenger: Candidate, launches: int) -> tuple[Decis
 
 def _keep(objective: Objective, reason: str, challenger: Candidate | None = None) -> Verdict:
     return Verdict(Decision.KEEP_DEFAULTS, reason, objective.metric, winner=Candidate(), challenger=challenger)
+
+
+def _was_tried(trial: Trial) -> bool:
+    return trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED
 
 
 def _arm(trials: Sequence[Trial], candidate: Candidate, rounds: set) -> dict[int, Trial]:

@@ -54,12 +54,21 @@ def test_decisions(baseline, tuned, decision, part):
 
 
 def test_nothing_to_confirm_keeps_the_defaults():
-    assert decide([], None, THROUGHPUT).decision is Decision.KEEP_DEFAULTS
+    tried = trial(1, {"--a": 1}, outcome=Outcome.CRASHED)
+    assert decide([tried], None, THROUGHPUT).decision is Decision.KEEP_DEFAULTS
+
+
+def test_nothing_tried_is_no_reason_to_keep_the_defaults():
+    for done in ([], [trial(0, {}, 100.0, phase="baseline")], [trial(1, {"--a": 1}, outcome=Outcome.INTERRUPTED)]):
+        verdict = decide(done, None, THROUGHPUT)
+        assert verdict.decision is Decision.INCONCLUSIVE and "no other setting was tried" in verdict.reason
 
 
 def test_a_challenger_that_fails_afresh_cannot_win():
     trials = confirmed([100, 100, 100], [150, 150, 150])
-    trials[-1] = trial(15, CHALLENGER.settings, phase="confirm", round=2, outcome=Outcome.CRASHED, reason="illegal access")
+    trials[-1] = trial(
+        15, CHALLENGER.settings, phase="confirm", round=2, outcome=Outcome.CRASHED, reason="illegal access"
+    )
     verdict = decide(trials, CHALLENGER, THROUGHPUT)
     assert verdict.decision is Decision.KEEP_DEFAULTS and "illegal access" in verdict.reason
 
@@ -92,7 +101,9 @@ class Launches:
         crashed = candidate.label in self.broken
         value = None if crashed else 100.0 + number if candidate.is_baseline else 130.0 + number
         outcome = Outcome.CRASHED if crashed else Outcome.OK
-        self.done.append(trial(len(self.done), candidate.settings, value, "confirm", outcome, "boom" if crashed else "", number))
+        self.done.append(
+            trial(len(self.done), candidate.settings, value, "confirm", outcome, "boom" if crashed else "", number)
+        )
         return self.done[-1]
 
 
