@@ -22,7 +22,7 @@ from advisor.launch.tracebacks import error_lines
 from advisor.measure.client import BenchClient
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
-from advisor.records import Candidate, Command, Facts, Objective, Rejection, StudyResult, Trial, Verdict
+from advisor.records import Candidate, Command, Facts, Objective, Outcome, Rejection, StudyResult, Trial, Verdict
 from advisor.request import TuneRequest
 from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted, RealRunner
@@ -173,6 +173,15 @@ def _spec(request: TuneRequest, facts: Facts) -> SpaceSpec:
     return request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
 
 
+def _resolve(request: TuneRequest, candidate: Candidate, version: str, resolution: Resolution) -> dict:
+    """What the installed vLLM makes of a candidate; not ok where its version has no words for it."""
+    try:
+        arguments, env = serve_arguments(request.serve_args, candidate, version), changes(candidate, version)[1]
+    except InputError as error:
+        return {"ok": False, "error": error.problem}
+    return resolution.resolve(arguments, env)
+
+
 def _space(
     request: TuneRequest, spec: SpaceSpec, facts: Facts, resolution: Resolution, progress: Progress
 ) -> SearchSpace:
@@ -181,7 +190,7 @@ def _space(
     fixed = fixed_by(parse_options(request.serve_args), request.serve_env, facts.engine.vllm_version)
 
     def resolve(candidates: Sequence[Candidate]) -> list[dict]:
-        return [resolution.resolve(serve_arguments(request.serve_args, item), changes(item)[1]) for item in candidates]
+        return [_resolve(request, item, facts.engine.vllm_version, resolution) for item in candidates]
 
     baseline = resolve([Candidate()])[0]
     if not baseline["ok"]:
@@ -310,7 +319,8 @@ def _check_baseline(trial: Trial, study: Study) -> None:
 
 
 def _how_to_continue(study: Study) -> str:
-    return f"{len(study.trials)} trials are kept in {study.folder}: the same command goes on from there"
+    whole = sum(trial.outcome is not Outcome.INTERRUPTED for trial in study.trials)
+    return f"finished trials kept in {study.folder}: {whole}; the same command goes on from there"
 
 
 # ---------------------------------------------------------------- result
@@ -337,7 +347,8 @@ def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace
 
 
 def _command(request: TuneRequest, facts: Facts, candidate: Candidate) -> Command:
-    return serve_command(facts.engine.python, facts.model.model, request.serve_args, request.serve_env, candidate)
+    model, version = facts.model.model, facts.engine.vllm_version
+    return serve_command(facts.engine.python, model, request.serve_args, request.serve_env, candidate, version)
 
 
 @contextlib.contextmanager
