@@ -70,6 +70,12 @@ _NO_SINKS = fixed(())
 _ANY_BLOCK = fixed(())
 _UNQUANTISED = kv_cache()
 _NOT_KNOWN = fixed(UNKNOWN)
+# MLA kernels see the latent vector: its rank and the rotary part together, 576 in DeepSeek's models.
+_MLA_HEADS = since(
+    ((0, 9, 0), Heads(one_of=(576,))),
+    ((0, 20, 2), Heads(one_of=(320, 576))),
+    ((0, 30, 0), Heads(one_of=(320, 512, 576))),
+)
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,7 @@ BACKENDS: dict[str, Backend] = {
         capability=fixed(((9, 0), (9, 9))),
         blocks=fixed((16,)),
         graphs=fixed(UNIFORM_BATCH),
+        heads=_MLA_HEADS,
         mla=True,
     ),
     "FLASHMLA": Backend(
@@ -209,6 +216,7 @@ BACKENDS: dict[str, Backend] = {
         blocks=fixed((64,)),
         exact_blocks_until=(0, 12, 0),
         graphs=since(((0, 9, 0), UNIFORM_BATCH)),
+        heads=_MLA_HEADS,
         mla=True,
     ),
     "FLASHINFER_MLA": Backend(
@@ -218,6 +226,7 @@ BACKENDS: dict[str, Backend] = {
         blocks=fixed((32, 64)),
         exact_blocks_until=(0, 12, 0),
         graphs=since(((0, 10, 2), NEVER), ((0, 11, 2), UNIFORM_BATCH), ((0, 31, 0), ALWAYS)),
+        heads=_MLA_HEADS,
         mla=True,
     ),
     "CUTLASS_MLA": Backend(
@@ -227,6 +236,7 @@ BACKENDS: dict[str, Backend] = {
         blocks=fixed((128,)),
         exact_blocks_until=(0, 12, 0),
         graphs=since(((0, 9, 2), NEVER), ((0, 10, 2), SINGLE_TOKEN)),
+        heads=_MLA_HEADS,
         mla=True,
     ),
     "TRITON_MLA": Backend(
@@ -235,6 +245,7 @@ BACKENDS: dict[str, Backend] = {
         graphs=since(
             ((0, 9, 0), NEVER), ((0, 22, 1), UNIFORM_BATCH), ((0, 26, 0), SINGLE_TOKEN), ((0, 31, 0), UNIFORM_BATCH)
         ),
+        heads=since(((0, 9, 0), Heads(one_of=(576,))), ((0, 18, 1), Heads())),
         mla=True,
     ),
     "TOKENSPEED_MLA": Backend(
@@ -243,6 +254,7 @@ BACKENDS: dict[str, Backend] = {
         kv=fixed(FP8),
         blocks=fixed((32, 64)),
         graphs=fixed(UNIFORM_BATCH),
+        heads=_MLA_HEADS,
         mla=True,
         package="tokenspeed_mla",
     ),

@@ -154,7 +154,8 @@ def _dots(pair: tuple[int, int]) -> str:
 
 # (from version, for MLA, major capability or None for the others) -> order of preference; the last entry that fits counts.
 _ORDERS: tuple[tuple[Version, bool, int | None, tuple[str, ...]], ...] = (
-    ((0, 9, 0), False, None, ("FLASH_ATTN", "FLEX_ATTENTION")),
+    ((0, 9, 0), False, None, ("FLASH_ATTN",)),
+    ((0, 9, 2), False, None, ("FLASH_ATTN", "FLEX_ATTENTION")),
     ((0, 9, 2), False, 10, ("FLASHINFER", "FLASH_ATTN", "FLEX_ATTENTION")),
     ((0, 9, 0), True, None, ("FLASHMLA", "TRITON_MLA")),
     ((0, 10, 2), True, None, ("FLASHMLA", "FLASH_ATTN_MLA", "TRITON_MLA")),

@@ -183,7 +183,8 @@ def _surroundings(asked: Requested, version: Version, machine: Machine, model: M
         dtype="bfloat16" if given is None and dtype == "float32" else dtype,
         kv_cache_dtype=asked.kv_cache_dtype,
         block_size=asked.block_size,
-        head_size=model.head_size if model else 128,
+        # MLA kernels see another head size than the config's: not judged.
+        head_size=128 if model is None else None if model.mla else model.head_size,
         mla=bool(model and model.mla),
         sinks=bool(model and model.architecture.startswith("GptOss")),
     )
