@@ -1,33 +1,23 @@
 """A candidate in the spelling of the installed vLLM: argument list and environment.
 
-Abstract settings and where they live (facts: sources of vLLM 0.13 to 0.33):
-`attention_backend` -> --attention-backend; `enforce_eager` -> --enforce-eager; `optimization_level` -> --optimization-level;
-`compilation_mode`, `cudagraph_mode` and `cudagraph_capture_sizes` -> fields of --compilation-config. A name that starts with
-dashes is that flag itself, a name in capitals an environment variable.
+Abstract settings and where they live stand in spelling_table.py. A name that starts with dashes is that flag itself, a name in
+capitals an environment variable.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
-from advisor.engine.options import ATTENTION, COMPILATION, ServeOptions, parse_options
+from advisor.engine.options import COMPILATION, ServeOptions, parse_options
+from advisor.engine.spelling import Spelling, is_environment, spell
+from advisor.engine.spelling_table import OPTIMIZATION, SAME_AS, SAME_KEYS, TABLE
+from advisor.engine.versions import NEWEST, OLDEST, version_text
 from advisor.errors import EnvironmentMismatch
 from advisor.records import Candidate, Command
 
-OLDEST = (0, 13)  # the first release with --attention-backend, --optimization-level and the `mode` key together
-_FLAGS = {
-    "attention_backend": "--attention-backend",
-    "enforce_eager": "--enforce-eager",
-    "optimization_level": "--optimization-level",
-}
-_COMPILATION_KEYS = {
-    "compilation_mode": "mode",
-    "cudagraph_mode": "cudagraph_mode",
-    "cudagraph_capture_sizes": "cudagraph_capture_sizes",
-}
-SETTINGS = (*_FLAGS, *_COMPILATION_KEYS)
+SETTINGS = tuple(TABLE)
+_CAPTURE = {"cudagraph_capture_sizes", "max_cudagraph_capture_size"}
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
@@ -38,9 +28,9 @@ def version_tuple(version: str) -> tuple[int, ...]:
 def check_version(version: str) -> None:
     """Raises EnvironmentMismatch for a vLLM whose spelling is not known here."""
     if version_tuple(version) < OLDEST:
-        needed = ".".join(map(str, OLDEST))
         raise EnvironmentMismatch(
-            f"vLLM {version} is too old: {needed} or newer is needed", "choose another environment with --engine-python"
+            f"vLLM {version} is too old: {version_text(OLDEST)} or newer is needed",
+            "choose another environment with --engine-python",
         )
 
 
@@ -48,56 +38,69 @@ def is_flag(name: str) -> bool:
     return name.startswith("--")
 
 
-def is_environment(name: str) -> bool:
-    return re.fullmatch(r"[A-Z][A-Z0-9_]*", name) is not None
-
-
 def is_setting(name: str) -> bool:
     return name in SETTINGS or is_flag(name) or is_environment(name)
 
 
-def changes(candidate: Candidate) -> tuple[dict[str, Any], dict[str, str]]:
+def spelling(candidate: Candidate, version: str | None = None) -> Spelling:
+    """The candidate's settings for a version; without one, for the newest known.
+
+    Options are not looked up in the tables of the releases: the installed vLLM may be a build that they do not know.
+    """
+    return spell(candidate.settings, version_tuple(version) if version else NEWEST, check=False)
+
+
+def changes(candidate: Candidate, version: str | None = None) -> tuple[dict[str, object], dict[str, str]]:
     """(option -> value, environment) that the candidate's settings ask for."""
-    options: dict[str, Any] = {}
-    env: dict[str, str] = {}
-    for name, value in candidate.settings.items():
-        if name in _FLAGS:
-            options[_FLAGS[name]] = value
-        elif name in _COMPILATION_KEYS:
-            options.setdefault(COMPILATION, {})[_COMPILATION_KEYS[name]] = (
-                list(value) if isinstance(value, tuple) else value
-            )
-        elif is_environment(name):
-            env[name] = str(value)
-        else:
-            options[name] = value
-    return options, env
+    spelled = spelling(candidate, version)
+    return dict(spelled.options.values), dict(spelled.env)
 
 
-def fixed_by(options: ServeOptions, env: Mapping[str, str]) -> set[str]:
+def fixed_by(options: ServeOptions, env: Mapping[str, str], version: str | None = None) -> set[str]:
     """Abstract settings that the person's own arguments already fix; the search leaves them alone."""
     given = options.values
-    fixed = {name for name, flag in _FLAGS.items() if flag in given}
-    fixed |= {name for name, key in _COMPILATION_KEYS.items() if key in given.get(COMPILATION, {})}
-    if "max_cudagraph_capture_size" in given.get(COMPILATION, {}):
-        fixed.add("cudagraph_capture_sizes")
-    if "backend" in given.get(ATTENTION, {}):
-        fixed.add("attention_backend")
+    fixed = {decision for option, decision in SAME_AS.items() if option in given}
+    fixed |= {decision for (option, key), decision in SAME_KEYS.items() if key in _mapping(given.get(option))}
+    if fixed & _CAPTURE:  # vLLM refuses a list and a maximum that disagree
+        fixed |= _CAPTURE
+    if "VLLM_ATTENTION_BACKEND" in env and version is not None and version_tuple(version) < (0, 15):
+        fixed.add("attention_backend")  # later versions do not read it
     return fixed | {name for name in given if is_flag(name)} | set(env)
 
 
-def serve_arguments(serve_args: tuple[str, ...], candidate: Candidate) -> list[str]:
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def serve_arguments(serve_args: tuple[str, ...], candidate: Candidate, version: str | None = None) -> list[str]:
     """Arguments after the model. The baseline gets the person's words exactly as given, a candidate one merged set."""
     if candidate.is_baseline:
         return list(serve_args)
-    options, _ = changes(candidate)
-    return parse_options(serve_args).with_changes(options).argv()
+    options, _ = changes(candidate, version)
+    return _parsed(serve_args, version).with_changes(options).argv()
+
+
+def _parsed(serve_args: tuple[str, ...], version: str | None) -> ServeOptions:
+    """Before 0.12, -O3 meant the compilation level 3, a key of --compilation-config."""
+    options = parse_options(serve_args)
+    level = options.values.get(OPTIMIZATION)
+    if version is None or version_tuple(version) >= (0, 12) or not str(level).isdigit():
+        return options
+    return options.with_changes({OPTIMIZATION: None, COMPILATION: {"level": int(str(level))}})
 
 
 def serve_command(
-    python: str, model: str, serve_args: tuple[str, ...], serve_env: Mapping[str, str], candidate: Candidate
+    python: str,
+    model: str,
+    serve_args: tuple[str, ...],
+    serve_env: Mapping[str, str],
+    candidate: Candidate,
+    version: str | None = None,
 ) -> Command:
-    """The full command for a candidate, without host, port and served name, which belong to the launch."""
-    _, env = changes(candidate)
-    argv = (python, "-m", "vllm.entrypoints.cli.main", "serve", model, *serve_arguments(serve_args, candidate))
+    """The full command for a candidate, without host, port and served name, which belong to the launch.
+
+    `version` is the installed vLLM's; without it the spelling is that of the newest known.
+    """
+    _, env = changes(candidate, version)
+    argv = (python, "-m", "vllm.entrypoints.cli.main", "serve", model, *serve_arguments(serve_args, candidate, version))
     return Command(argv, {**serve_env, **env})

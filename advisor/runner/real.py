@@ -89,7 +89,8 @@ class RealRunner:
     def _command(self, job: Job) -> Command:
         model = self._facts.model.model
         path = str(Path(model).resolve()) if Path(model).is_dir() else model  # the server runs in its own folder
-        return serve_command(self._facts.engine.python, path, self._serve_args, self._serve_env, job.candidate)
+        python, version = self._facts.engine.python, self._facts.engine.vllm_version
+        return serve_command(python, path, self._serve_args, self._serve_env, job.candidate, version)
 
     def _launch_folder(self, job: Job) -> Path:
         """A new folder each time: a launch that was interrupted keeps its log."""

@@ -51,7 +51,11 @@ def test_eager_is_a_bare_switch():
     [
         (["--attention-backend", "X"], {}, {"attention_backend", "--attention-backend"}),
         (["-ac.backend=X"], {}, {"attention_backend", "--attention-config"}),
-        (["--max-cudagraph-capture-size", "8"], {}, {"cudagraph_capture_sizes", "--compilation-config"}),
+        (
+            ["--max-cudagraph-capture-size", "8"],
+            {},
+            {"cudagraph_capture_sizes", "max_cudagraph_capture_size", "--compilation-config"},
+        ),
         (["-cc.mode=NONE"], {}, {"compilation_mode", "--compilation-config"}),
         ([], {"VLLM_A": "1"}, {"VLLM_A"}),
     ],
@@ -63,8 +67,18 @@ def test_what_the_person_gave_is_not_searched(words, env, fixed):
 def test_old_versions_are_refused_by_name():
     check_version("0.26.0")
     check_version("0.13.0+cu130")
-    with pytest.raises(EnvironmentMismatch, match=r"vLLM 0\.12\.0 is too old: 0\.13"):
-        check_version("0.12.0")
+    check_version("0.9.0")
+    with pytest.raises(EnvironmentMismatch, match=r"vLLM 0\.8\.5 is too old: 0\.9\.0"):
+        check_version("0.8.5")
+
+
+def test_an_old_version_gets_its_own_spelling():
+    settings = {"attention_backend": "TRITON_ATTN", "compilation_mode": "NONE"}
+    rendered = serve_command("py", "m", ("-O3", "--max-num-seqs", "8"), {}, Candidate(settings), "0.10.2")
+    assert rendered.argv[5:] == ("--max-num-seqs", "8", "--compilation-config", '{"level":0}')
+    assert rendered.env == {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN_VLLM_V1"}
+    assert "attention_backend" in fixed_by(parse_options([]), {"VLLM_ATTENTION_BACKEND": "X"}, "0.12.0")
+    assert "attention_backend" not in fixed_by(parse_options([]), {"VLLM_ATTENTION_BACKEND": "X"}, "0.26.0")
 
 
 def test_setting_names():
