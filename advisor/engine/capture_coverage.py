@@ -6,12 +6,11 @@ with lists of sizes; tests/data/capture holds what they answer. A decode batch i
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from advisor.engine.capture_request import SEPARATE_MODES, CaptureRequest, Coverage
-from advisor.engine.capture_sizes import capture_list
+from advisor.engine.capture_sizes import capture_list, next_size
 
 Lookup = Callable[[int], int | None]  # tokens of a decode batch -> size of the FULL graph that runs it
 
@@ -82,23 +81,18 @@ def _first_v2_decodes(request: CaptureRequest, mode: str) -> bool:
 def _lookup(sizes: tuple[int, ...], full_sizes: tuple[int, ...], request: CaptureRequest) -> Lookup:
     mode = _mode(request)
     if mode == "FULL":
-        return lambda tokens: _full_mode(_next(sizes, tokens), request)
+        return lambda tokens: _full_mode(next_size(sizes, tokens), request)
     if request.runner_v2 and (mode == "FULL_DECODE_ONLY" or request.version >= (0, 29, 0)):
-        return lambda tokens: _next(full_sizes, tokens)
+        return lambda tokens: next_size(full_sizes, tokens)
     # The batch is padded first, to the next size of any graph; only then is a FULL graph of that size looked for.
     every = tuple(sorted({*sizes, *full_sizes}))
     full = set(full_sizes)
 
     def padded_first(tokens: int) -> int | None:
-        size = _next(every, tokens)
+        size = next_size(every, tokens)
         return size if size in full else None
 
     return padded_first
-
-
-def _next(sizes: tuple[int, ...], tokens: int) -> int | None:
-    place = bisect_left(sizes, tokens)
-    return sizes[place] if place < len(sizes) else None
 
 
 def _full_mode(size: int | None, request: CaptureRequest) -> int | None:
@@ -125,7 +119,7 @@ def _suggestion(found: Coverage, request: CaptureRequest) -> tuple[int, ...] | N
 
     A gap closes from its upper end: a size there takes every smaller batch of the gap, padded.
     """
-    configured = capture_list(request).configured
+    configured = _starting_list(request)
     while found.uncovered_decode_batches:
         added = {last for _, last in found.uncovered_decode_batches} - set(configured)
         if not added:
@@ -138,3 +132,9 @@ def _suggestion(found: Coverage, request: CaptureRequest) -> tuple[int, ...] | N
         if not found.uncovered_decode_batches:
             return configured
     return None
+
+
+def _starting_list(request: CaptureRequest) -> tuple[int, ...]:
+    """The list to add to: the configured one, or what is left of a request that vLLM refuses."""
+    attempts = (request, replace(request, maximum=None), replace(request, maximum=None, sizes=None))
+    return next((found.configured for found in map(capture_list, attempts) if found.configured), ())

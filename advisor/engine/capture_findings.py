@@ -126,3 +126,14 @@ def emptied(request: CaptureRequest, multiple: int, sizes: tuple[int, ...]) -> F
         f"rounded up to multiples of {multiple}, none is left at or below {sizes[-1]}",
         f"give multiples of {multiple}",
     )
+
+
+def uneven_full_graphs(request: CaptureRequest) -> Finding:
+    query = request.query_length
+    return Finding(
+        "error",
+        "full-graphs-break-with-speculation",
+        f"{_vllm(request)} starts in mode FULL with {request.speculative_tokens} speculative tokens and dies while serving: "
+        f"decode batches are padded to sizes that are no multiples of {query}, which its dispatcher asserts",
+        f"set cudagraph_mode to FULL_AND_PIECEWISE, or give multiples of {query} only",
+    )

@@ -7,6 +7,8 @@ return when executed. Comments name the first release read that behaves so.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.engine.capture_findings import (
@@ -20,6 +22,7 @@ from advisor.engine.capture_findings import (
     not_divisible,
     outgrown_at_capture,
     truncated,
+    uneven_full_graphs,
 )
 from advisor.engine.capture_request import SEPARATE_MODES, CaptureList, CaptureRequest
 from advisor.records import Finding
@@ -32,7 +35,16 @@ def capture_list(request: CaptureRequest) -> CaptureList:
     configured = _early(request) if request.version < (0, 11, 2) else _late(request)
     if configured.refused or not request.graphs:
         return configured
-    return _rounded(request, configured)
+    found = _rounded(request, configured)
+    if not found.refused and _breaks_while_serving(request, found.sizes):
+        return replace(found, findings=(*found.findings, uneven_full_graphs(request)))
+    return found
+
+
+def next_size(sizes: Sequence[int], tokens: int) -> int | None:
+    """The smallest of the ascending sizes that holds the batch."""
+    place = bisect_left(sizes, tokens)
+    return sizes[place] if place < len(sizes) else None
 
 
 def _refuse(finding: Finding, configured: tuple[int, ...] = ()) -> CaptureList:
@@ -206,6 +218,17 @@ def _runner_rounds(request: CaptureRequest) -> bool:
     if version < (0, 20, 2):
         return mode in SEPARATE_MODES
     return mode != "PIECEWISE"
+
+
+def _breaks_while_serving(request: CaptureRequest, sizes: tuple[int, ...]) -> bool:
+    """0.12.0 to 0.17.1, V1, mode FULL: the dispatcher asserts that a decode batch is padded to a multiple of its queries."""
+    query = request.query_length
+    if request.runner_v2 or request.cudagraph_mode.upper() != "FULL" or query == 1:
+        return False
+    if not (0, 12, 0) <= request.version < (0, 18, 1):
+        return False
+    batches = (next_size(sizes, tokens) for tokens in range(query, request.operating_point + 1, query))
+    return any(size is not None and size % query for size in batches)
 
 
 def _round_up(size: int, multiple: int) -> int:
