@@ -78,7 +78,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, absent: set[str]):
         self.absent = absent
 
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002
         if any(name == one or name.startswith(one + ".") for one in self.absent):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
@@ -107,7 +107,7 @@ def pose_as(folder: Path, version: str) -> None:
             setattr(processor, name, lambda: False)
     # Old releases register models that a recent transformers has by itself, which it refuses.
     auto = importlib.import_module("transformers.models.auto.configuration_auto")
-    type(auto.CONFIG_MAPPING).register = lambda self, key, value, exist_ok=False: self._extra_content.__setitem__(key, value)
+    type(auto.CONFIG_MAPPING).register = lambda self, key, value, **_: self._extra_content.__setitem__(key, value)
 
 
 def release_parser() -> Any:
@@ -128,7 +128,7 @@ def release_parser() -> Any:
         if error.name is None or error.name in absent:
             raise
         os.environ[ABSENT] = ",".join(sorted({*absent, error.name}))
-        os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
 def serve_parser(parser: Any) -> Any:
@@ -143,13 +143,25 @@ def record(version: str, parser: Any) -> dict[str, Any]:
     serve = serve_parser(parser)
     actions = sorted((a for a in serve._actions if a.option_strings), key=main_name)
     # Newer releases accept spellings that they hide from the action itself, to keep them out of the help text.
-    spelled = {main_name(a): [name for name, owner in serve._option_string_actions.items() if owner is a] for a in actions}
+    spelled = {
+        main_name(a): [name for name, owner in serve._option_string_actions.items() if owner is a] for a in actions
+    }
     return {
         "version": version,
         "options": {main_name(action): option(action, spelled[main_name(action)]) for action in actions},
         "keys": config_keys(),
         "env": sorted(importlib.import_module("vllm.envs").environment_variables),
     }
+
+
+def dumped(table: dict[str, Any]) -> str:
+    """The table as JSON with one line an option, for review in git."""
+
+    def lines(part: dict[str, Any]) -> str:
+        return ",\n".join(f" {json.dumps(name)}: {json.dumps(part[name], sort_keys=True)}" for name in sorted(part))
+
+    head = f'{{"version": {json.dumps(table["version"])},\n"env": {json.dumps(table["env"])},\n'
+    return head + f'"keys": {{\n{lines(table["keys"])}}},\n"options": {{\n{lines(table["options"])}}}}}\n'
 
 
 def main_name(action: Any) -> str:
@@ -270,7 +282,11 @@ def parse(parser: Any, words: list[str]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
     defaults = {action.dest: action.default for action in serve_parser(parser)._actions}
     changed = {name: value for name, value in values.items() if not same(value, defaults.get(name))}
-    return {"values": {name: shown(value) for name, value in changed.items() if name not in ("subparser", "dispatch_function")}}
+    return {
+        "values": {
+            name: shown(value) for name, value in changed.items() if name not in ("subparser", "dispatch_function")
+        }
+    }
 
 
 def same(value: Any, default: Any) -> bool:
@@ -285,7 +301,9 @@ def shown(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: shown(getattr(value, f.name, None)) for f in dataclasses.fields(value) if not f.name.startswith("_")}
+        return {
+            f.name: shown(getattr(value, f.name, None)) for f in dataclasses.fields(value) if not f.name.startswith("_")
+        }
     return value if isinstance(value, bool | int | float | str | None) else re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
@@ -307,8 +325,7 @@ def main() -> None:
         if given.record:
             table = record(version, parser)
     if given.record:
-        json.dump(table, out, sort_keys=True)
-        out.write("\n")
+        out.write(dumped(table))
         return
     for line in sys.stdin:
         out.write(json.dumps(parse(parser, json.loads(line)), default=repr) + "\n")

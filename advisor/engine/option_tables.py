@@ -20,11 +20,45 @@ from advisor.engine.versions import RELEASES
 
 Version = tuple[int, ...]
 
-# Old option -> what took its place. Read in the notes of deprecation of the release before the removal, and in its source.
+# Old option -> what to write instead. Read in the deprecation texts and the conversions of the last releases that had it.
 RENAMED: dict[str, str] = {
     "--cuda-graph-sizes": "--cudagraph-capture-sizes",
+    "--task": "--runner",
+    "--guided-decoding-backend": "--structured-outputs-config.backend",
+    "--guided-decoding-disable-fallback": "--structured-outputs-config.disable_fallback",
+    "--guided-decoding-disable-any-whitespace": "--structured-outputs-config.disable_any_whitespace",
+    "--guided-decoding-disable-additional-properties": "--structured-outputs-config.disable_additional_properties",
+    "--override-pooler-config": "--pooler-config",
+    "--num-redundant-experts": "--eplb-config.num_redundant_experts",
+    "--eplb-window-size": "--eplb-config.window_size",
+    "--eplb-step-interval": "--eplb-config.step_interval",
+    "--eplb-log-balancedness": "--eplb-config.log_balancedness",
+    "--disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
+    "--enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
+    "--disable-log-requests": "--no-enable-log-requests",
+    "--rope-scaling": "--hf-overrides",
+    "--rope-theta": "--hf-overrides",
 }
-RENAMED_KEYS: dict[str, dict[str, str]] = {}
+RENAMED_KEYS: dict[str, dict[str, str]] = {
+    "--compilation-config": {
+        "level": "mode",
+        "use_cudagraph": "cudagraph_mode",
+        "full_cuda_graph": "cudagraph_mode",
+        "use_inductor": "backend",
+        "compile_ranges_split_points": "compile_ranges_endpoints",
+        "encoder_cudagraph_max_images_per_batch": "encoder_cudagraph_max_vision_items_per_batch",
+    },
+    "--compilation-config.pass_config": {
+        "enable_fusion": "fuse_norm_quant and fuse_act_quant",
+        "enable_attn_fusion": "fuse_attn_quant",
+        "enable_noop": "eliminate_noops",
+        "enable_sequence_parallelism": "enable_sp",
+        "enable_async_tp": "fuse_gemm_comms",
+        "enable_fi_allreduce_fusion": "fuse_allreduce_rms",
+        "fi_allreduce_fusion_max_token_num": "fi_allreduce_fusion_max_size_mb",
+    },
+    "--attention-config": {"use_cudnn_prefill": "mla_prefill_backend", "use_fp4_indexer_cache": "indexer_kv_dtype"},
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +66,8 @@ class OptionStatus:
     """Whether a name exists in a version, and if not, why.
 
     state: "exists"; "removed" (gone since `changed`); "renamed" (gone since `changed`, now called `renamed_to`);
-    "added" (comes with `changed`, later than the version asked for); "unknown" (in no release read).
+    "added" (comes with `changed`, later than the version asked for; `renamed_to` is then what serves there); "unknown" (in no
+    release read).
     """
 
     name: str
