@@ -135,6 +135,6 @@ def _suggestion(found: Coverage, request: CaptureRequest) -> tuple[int, ...] | N
 
 
 def _starting_list(request: CaptureRequest) -> tuple[int, ...]:
-    """The list to add to: the configured one, or what is left of a request that vLLM refuses."""
+    """The list to add to: the configured one; where nothing of it is usable, the one without what vLLM refuses."""
     attempts = (request, replace(request, maximum=None), replace(request, maximum=None, sizes=None))
     return next((found.configured for found in map(capture_list, attempts) if found.configured), ())

@@ -116,8 +116,7 @@ def common_multiple(request: CaptureRequest) -> Finding:
     )
 
 
-def emptied(request: CaptureRequest, multiple: int, sizes: tuple[int, ...]) -> Finding:
-    refuses = request.version >= (0, 12, 0)
+def emptied(request: CaptureRequest, multiple: int, sizes: tuple[int, ...], *, refuses: bool) -> Finding:
     act = "refuses" if refuses else "finds no FULL decode graph in"
     return Finding(
         "error" if refuses else "warning",

@@ -187,7 +187,12 @@ def _sequence_parallel(request: CaptureRequest) -> bool:
 def _rounded(request: CaptureRequest, configured: CaptureList) -> CaptureList:
     """Sizes rounded up to multiples of the query length, without those that then exceed the largest one."""
     query = request.query_length
-    if query == 1 or not _runner_rounds(request):
+    if query == 1:
+        return configured
+    if not _runner_rounds(request):
+        if _second_runner_finds_none(request, configured):
+            finding = emptied(request, query, configured.sizes, refuses=False)
+            return replace(configured, findings=(*configured.findings, finding))
         return configured
     multiple = query
     if _sequence_parallel(request):
@@ -201,11 +206,24 @@ def _rounded(request: CaptureRequest, configured: CaptureList) -> CaptureList:
     if not rounded and request.version >= (0, 12, 0) and multiple <= configured.maximum:
         rounded = [multiple]
     if not rounded:
-        finding = emptied(request, multiple, configured.sizes)
-        if request.version >= (0, 12, 0):
+        refuses = request.version >= (0, 12, 0)
+        finding = emptied(request, multiple, configured.sizes, refuses=refuses)
+        if refuses:
             return _refuse(finding, configured.configured)
         return replace(configured, findings=(*configured.findings, finding))
     return replace(configured, sizes=tuple(rounded), maximum=rounded[-1])
+
+
+def _second_runner_finds_none(request: CaptureRequest, configured: CaptureList) -> bool:
+    """From 0.25.1 V2 accepts a list without any decode size and then decodes without FULL graphs."""
+    separate = request.cudagraph_mode.upper() in SEPARATE_MODES
+    return (
+        request.runner_v2
+        and request.version >= (0, 25, 1)
+        and separate
+        and bool(configured.sizes)
+        and request.query_length > configured.maximum
+    )
 
 
 def _runner_rounds(request: CaptureRequest) -> bool:
