@@ -13,7 +13,18 @@ from typing import Any
 
 from advisor.engine.option_tables import OptionStatus, choices, config_keys, key_status, option_status
 from advisor.engine.options import COMPILATION, ServeOptions
-from advisor.engine.spelling_table import NOTHING, RENAMED_KEYS, SAME_AS, SAME_KEYS, TABLE, Impossible, Version, row
+from advisor.engine.spelling_table import (
+    DOMAINS,
+    NOTHING,
+    RENAMED_KEYS,
+    SAME_AS,
+    SAME_KEYS,
+    TABLE,
+    Impossible,
+    Version,
+    known_backend,
+    row,
+)
 from advisor.engine.versions import OLDEST, version_text
 from advisor.errors import InputError
 
@@ -115,6 +126,8 @@ def _normal(name: str, value: Any) -> Any:
 
 
 def _place(options: dict[str, Any], env: dict[str, str], name: str, value: Any, version: Version) -> None:
+    if name in DOMAINS and value not in DOMAINS[name]:
+        raise InputError(f"{name} {value!r} is not known", f"allowed: {', '.join(map(str, DOMAINS[name]))}")
     spelled = row(name, version)
     known = not isinstance(value, list | Mapping)
     written = spelled.values.get(value, value) if known else value
@@ -137,25 +150,29 @@ def _merge(options: dict[str, Any], name: str, value: Any) -> None:
     if isinstance(old, Mapping) and isinstance(value, Mapping):
         options[name] = {**old, **value}
     else:
-        options[name] = dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+        options[name] = (
+            dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+        )
 
 
-def _new_keys(name: str, value: Any, version: Version) -> Any:
-    """Configuration keys under the name that the version has, where only the name changed."""
+def _new_keys(place: str, value: Any, version: Version) -> Any:
+    """Configuration keys under the names that the version has, where only the name changed. `place` is `--option.key`."""
     if not isinstance(value, Mapping):
         return value
     written: dict[str, Any] = {}
     for key, item in value.items():
-        written[_key_name(name, key, version)] = _new_keys(f"{name}.{key}", item, version)
+        for name in _key_names(place, key, version):
+            written[name] = _new_keys(f"{place}.{key}", item, version)
     return written
 
 
-def _key_name(place: str, key: str, version: Version) -> str:
-    new, since = RENAMED_KEYS.get((place, key), (key, OLDEST))
-    if new != key and version >= since:
-        return new
-    old = next((before for (where, before), (after, start) in RENAMED_KEYS.items() if (where, after) == (place, key)), key)
-    return old if version < RENAMED_KEYS.get((place, old), (key, OLDEST))[1] else key
+def _key_names(place: str, key: str, version: Version) -> tuple[str, ...]:
+    for (where, old), (new, since) in RENAMED_KEYS.items():
+        if where == place and key == old and version >= since:
+            return new
+        if where == place and new == (key,) and version < since:
+            return (old,)
+    return (key,)
 
 
 # ---------------------------------------------------------------- checking
@@ -165,6 +182,10 @@ def _check(name: str, value: Any, version: Version) -> None:
     status = option_status(name, version)
     if status.state not in ("exists", "unknown"):
         raise InputError(f"vLLM {version_text(version)} has no {name}: {why(status)}")
+    if status.kind == "switch":
+        _check_switch(name, value, version)
+    if name == "--attention-backend" and not known_backend(value, version):
+        raise InputError(f"vLLM {version_text(version)} has no attention backend {value}")
     allowed = choices(name, version)
     given = value if isinstance(value, list) else [value]
     if allowed and isinstance(value, str | list) and not set(map(str, given)) <= set(map(str, allowed)):
@@ -173,6 +194,14 @@ def _check(name: str, value: Any, version: Version) -> None:
         )
     if isinstance(value, Mapping):
         _check_keys(name, "", value, version)
+
+
+def _check_switch(name: str, value: Any, version: Version) -> None:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} takes no value, found {value!r}", f"give {name}, or --no-{name.removeprefix('--')}")
+    off = "--no-" + name.removeprefix("--")
+    if value is False and not option_status(off, version).exists:
+        raise InputError(f"vLLM {version_text(version)} has no {off}: leave {name} out instead")
 
 
 def _check_keys(option: str, parent: str, value: Mapping[str, Any], version: Version) -> None:

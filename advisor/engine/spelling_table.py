@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.legality import backend_names, plain_name
+from advisor.engine.legality import backend_names, is_backend, plain_name
 from advisor.engine.options import ATTENTION, COMPILATION
+from advisor.engine.versions import NEWEST
 
 Version = tuple[int, ...]
 NOTHING = object()  # the version does this by itself and has no word for it
@@ -64,7 +65,9 @@ _DECODE_GRAPHS = {
     "FULL_DECODE_ONLY": "decode-only full graphs need 0.10.2 or newer",
     "FULL_AND_PIECEWISE": "full graphs for decode beside piecewise ones need 0.10.2 or newer",
 }
-_ALWAYS_COMPILED = "before 0.10.2 vLLM compiles with VLLM_COMPILE whatever it is told; only --enforce-eager turns that off"
+_ALWAYS_COMPILED = (
+    "before 0.10.2 vLLM compiles with VLLM_COMPILE whatever it is told; only --enforce-eager turns that off"
+)
 _MODES = {"NONE": 0, "STOCK_TORCH_COMPILE": 1, "DYNAMO_TRACE_ONCE": 2, "VLLM_COMPILE": 3}
 
 TABLE: dict[str, tuple[Row, ...]] = {
@@ -157,19 +160,35 @@ SAME_KEYS: dict[tuple[str, str], str] = {
     (ATTENTION, "backend"): "attention_backend",
     (ATTENTION, "flash_attn_version"): "flash_attention_version",
 }
-# Renamed keys of a configuration whose values kept their meaning: (option, old key) -> (new key, from). Read in the sources.
-_PASSES = {
-    "enable_attn_fusion": ("fuse_attn_quant", (0, 12, 0)),
-    "enable_noop": ("eliminate_noops", (0, 12, 0)),
-    "enable_sequence_parallelism": ("enable_sp", (0, 12, 0)),
-    "enable_async_tp": ("fuse_gemm_comms", (0, 12, 0)),
-    "enable_fi_allreduce_fusion": ("fuse_allreduce_rms", (0, 12, 0)),
+# Renamed keys of a configuration whose values kept their meaning: (option, old key) -> (new keys, from). Read in the sources.
+_PASSES: dict[str, tuple[str, ...]] = {
+    "enable_fusion": ("fuse_norm_quant", "fuse_act_quant"),
+    "enable_attn_fusion": ("fuse_attn_quant",),
+    "enable_noop": ("eliminate_noops",),
+    "enable_sequence_parallelism": ("enable_sp",),
+    "enable_async_tp": ("fuse_gemm_comms",),
+    "enable_fi_allreduce_fusion": ("fuse_allreduce_rms",),
 }
-RENAMED_KEYS: dict[tuple[str, str], tuple[str, Version]] = {
-    **{(f"{COMPILATION}.pass_config", old): new for old, new in _PASSES.items()},
-    (COMPILATION, "compile_ranges_split_points"): ("compile_ranges_endpoints", (0, 18, 1)),
+RENAMED_KEYS: dict[tuple[str, str], tuple[tuple[str, ...], Version]] = {
+    **{(f"{COMPILATION}.pass_config", old): (new, (0, 12, 0)) for old, new in _PASSES.items()},
+    (COMPILATION, "compile_ranges_split_points"): (("compile_ranges_endpoints",), (0, 18, 1)),
 }
-SETTINGS = tuple(TABLE)
+# What a decision may be, in any version; decisions that are not here take any value.
+DOMAINS: dict[str, tuple[Any, ...]] = {
+    "compilation_mode": tuple(_MODES),
+    "cudagraph_mode": ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"),
+    "optimization_level": (0, 1, 2, 3),
+    "performance_mode": ("balanced", "interactivity", "throughput"),
+    "flash_attention_version": (2, 3, 4),
+    **{name: (True, False) for name in ("cascade_attention", "enforce_eager", "async_scheduling", "prefix_caching")},
+}
+
+
+def known_backend(name: Any, version: Version) -> bool:
+    """Whether a version newer than 0.12 has the backend; a version newer than all known may have any."""
+    return str(name).lower() == "auto" or version > NEWEST or is_backend(str(name), version)
+
+
 
 
 def row(setting: str, version: Version) -> Row:
