@@ -153,3 +153,70 @@ def export(
     from advisor.serving_profile.store import read_profile
 
     print(export_profile(read_profile(profile), to, model=model), end="")
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def explain(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="What you run, after --: vllm serve MODEL ..., docker run ..., python -m ...")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML file for `vllm serve --config`, instead of a command.")] = None,
+    k8s: Annotated[Path | None, typer.Option(help="A Kubernetes manifest, instead of a command.")] = None,
+    container: Annotated[str | None, typer.Option(help="Which container of the manifest, if several run vLLM.")] = None,
+    vllm_version: Annotated[
+        str | None, typer.Option(help="0.9.0 or newer; default: the image's tag, the installed vLLM, or the newest known.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="H100, h200, 'RTX 4090', cpu; auto: the one that is here.")] = None,
+    model_config: Annotated[
+        Path | None, typer.Option(help="The model's config.json, if the model is not a folder that is here.")
+    ] = None,
+    engine_python: Annotated[
+        str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
+    ] = sys.executable,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Say what a vLLM command really does: resolved values, CUDA graph coverage, and what is lost, ignored or refused."""
+    import json
+
+    from advisor.engine.explain import has_errors
+    from advisor.inspection.serve_command import Question, answer
+    from advisor.report.explain import explain_lines
+
+    question = Question(
+        tuple(command or ()), config, k8s, container, vllm_version, gpu, model_config, engine_python
+    )  # fmt: skip
+    found = answer(question)
+    print(json.dumps(found, indent=2) if as_json else "\n".join(explain_lines(found)))
+    if has_errors(found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def migrate(
+    file: Annotated[Path, typer.Argument(help="Profile, vLLM configuration (.yaml), or text with a serve command.")],
+    to_version: Annotated[str, typer.Option(help="vLLM version to write for.")],
+    from_version: Annotated[
+        str | None, typer.Option(help="vLLM version that the file is for; a profile knows its own.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the file with comments.")] = False,
+) -> None:
+    """Rewrite a serve command for another vLLM version; exit code 1 if something has no equivalent there."""
+    import json
+
+    from advisor.engine.migrate import migrate as migrated
+    from advisor.engine.versions import known_version
+    from advisor.export.migrate_file import beside, read_source, rewritten
+    from advisor.report import migrate as report
+
+    source = read_source(file, from_version)
+    new, note = known_version(to_version)
+    notes = (*source.notes, *([note] if note else []))
+    result = migrated(source.options, source.env, source.version, new)
+    text = rewritten(source, result)
+    if as_json:
+        print(json.dumps(report.as_json(result, notes, not source.guessed, text, source.model), indent=2))
+    else:
+        print("\n".join(report.comment_lines(result, notes, not source.guessed, beside(source, result))))
+        print(text, end="")
+    if result.lost:
+        raise typer.Exit(1)

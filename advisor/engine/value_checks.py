@@ -1,0 +1,78 @@
+"""What argparse refuses about values, and environment variables that a version does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.engine.option_tables import env_status
+from advisor.engine.options import COMPILATION
+from advisor.engine.versions import version_text
+from advisor.records import Finding
+
+Version = tuple[int, ...]
+
+ENV_CHECKED_SINCE = (0, 17, 1)  # vLLM warns about VLLM_ variables that it does not know
+_SIZE_FLAGS = {
+    "--cudagraph-capture-sizes": "cudagraph_capture_sizes",
+    "--max-cudagraph-capture-size": "max_cudagraph_capture_size",
+}
+_WHOLE = ("--max-num-seqs", "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--port",
+          "--max-cudagraph-capture-size", "--seed", "--cudagraph-capture-sizes", "--cuda-graph-sizes")  # fmt: skip
+_HUMAN = {"--max-model-len": (0, 9, 0), "--max-num-batched-tokens": (0, 9, 2)}  # take 8k and 8K from this version on
+_NOT_CHECKED = re.compile(r"VLLM_(NO_USAGE_STATS|DO_NOT_TRACK|USAGE_|CI_|TEST_|PORT_|SERVICE_)")
+
+
+def refused_values(options: dict[str, Any], version: Version) -> list[Finding]:
+    """What argparse refuses about values. A value that it refuses is taken out, so that nothing is derived from it."""
+    findings: list[Finding] = []
+    for option in _WHOLE:
+        if option not in options:
+            continue
+        values = options[option] if isinstance(options[option], list) else [options[option]]
+        bad = [str(value) for value in values if not re.fullmatch(r"\s*[+-]?\d+\s*", str(value))]
+        if bad:
+            findings.append(_not_whole(option, bad[0], version))
+            del options[option]
+        elif isinstance(options[option], list):
+            options[option] = [int(value) for value in values]
+    for option, since in _HUMAN.items():
+        text = str(options.get(option, "0"))
+        if version < since and not re.fullmatch(r"\d+", text):
+            findings.append(_not_whole(option, text, version))
+            del options[option]
+    compilation = options.get(COMPILATION)
+    maximum = compilation.get("max_cudagraph_capture_size") if isinstance(compilation, Mapping) else None
+    if maximum is not None and not re.fullmatch(r"-?\d+", str(maximum)):
+        findings.append(_not_whole(f"max_cudagraph_capture_size of {COMPILATION}", str(maximum), version))
+        options[COMPILATION] = {key: value for key, value in compilation.items() if key != "max_cudagraph_capture_size"}
+    for flag, key in _SIZE_FLAGS.items():
+        if flag in options and isinstance(compilation, Mapping) and compilation.get(key) is not None:
+            message = f"{flag} and the key {key} of {COMPILATION} are both given: vLLM refuses that"
+            findings.append(Finding("error", "capture-size-set-twice", message, "give one of them"))
+    return findings
+
+
+def _not_whole(option: str, text: str, version: Version) -> Finding:
+    if "," in text and option.endswith("sizes"):
+        message = f"{option} {text}: sizes are separated by spaces, vLLM {version_text(version)} refuses commas"
+        return Finding("error", "capture-sizes-comma-separated", message, f"{option} {' '.join(text.split(','))}")
+    message = f"{option} takes a whole number, vLLM {version_text(version)} refuses {text!r}"
+    return Finding("error", "value-invalid", message, f"{option} N")
+
+
+def unknown_variables(env: Mapping[str, str], version: Version) -> list[Finding]:
+    findings: list[Finding] = []
+    for name, value in env.items():
+        if not name.startswith("VLLM_") or name == "VLLM_ATTENTION_BACKEND" or _NOT_CHECKED.match(name):
+            continue
+        status = env_status(name, version)
+        if status.exists:
+            continue
+        when = {"removed": "is gone since", "added": "comes with"}.get(status.state)
+        said = f"{when} {version_text(status.changed or ())}" if when else "is in no release that was read"
+        warns = ", with a warning" if version >= ENV_CHECKED_SINCE else " without a word"
+        message = f"{name}={value} {said}: vLLM {version_text(version)} ignores it{warns}"
+        findings.append(Finding("warning", "env-unknown", message, "leave it out"))
+    return findings
