@@ -1,0 +1,131 @@
+"""Files that `advisor migrate` takes and gives back: a profile, a vLLM configuration file, or a text with a serve command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from advisor.engine.command_line import ReadCommand, read_command, read_pasted
+from advisor.engine.manifests import read_config_file
+from advisor.engine.migrate import Migration
+from advisor.engine.options import ServeOptions
+from advisor.engine.pasted import unwrap
+from advisor.engine.spelling_files import vllm_config_yaml
+from advisor.engine.versions import RELEASES, known_version, version_text
+from advisor.errors import InputError
+from advisor.serving_profile.args import ServeLine, format_line, format_lines
+from advisor.serving_profile.schema import Profile, Serve
+from advisor.serving_profile.store import read_profile
+from advisor.serving_profile.text import profile_text
+from advisor.yaml_files import read_yaml
+
+Version = tuple[int, ...]
+PROFILE, CONFIG, COMMAND = "profile", "vllm-yaml", "command"
+_LONG = 100  # characters; a longer command is broken, one option a line
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a file says, as its version reads it."""
+
+    kind: str  # profile, vllm-yaml or command
+    version: Version
+    model: str | None
+    options: ServeOptions
+    env: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    guessed: bool = False  # the version was not given: it is the newest release that knows every option
+    profile: Profile | None = None
+
+
+def read_source(path: Path, from_version: str | None) -> Source:
+    """The file's command as `from_version` reads it; a profile and an image's tag know their version themselves.
+
+    Raises InputError for a file that is none of the three, and for a version that is not known.
+    """
+    if path.suffix in (".yaml", ".yml"):
+        data, _ = read_yaml(path, "file")
+        if isinstance(data, dict) and str(data.get("schema", "")).startswith("advisor."):
+            return _profile(read_profile(path), from_version)
+        if not isinstance(data, dict):
+            raise InputError(f"file {str(path)!r}: expected options of `vllm serve`, found {type(data).__name__}")
+        if "kind" in data and "apiVersion" in data:
+            raise InputError(f"file {str(path)!r} is a Kubernetes manifest", "put its command into a text file")
+        return _as_read(CONFIG, lambda version: read_config_file(data, version), from_version)
+    return _command(_text(path), from_version)
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"file {str(path)!r} does not exist") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"file {str(path)!r} cannot be read: {error}") from None
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def _command(text: str, from_version: str | None) -> Source:
+    pasted = unwrap([text])
+    return _as_read(COMMAND, lambda version: read_pasted(pasted, version), from_version or pasted.version)
+
+
+def _profile(profile: Profile, from_version: str | None) -> Source:
+    line = profile.serve.line()
+    words = [*(f"{name}={value}" for name, value in line.env.items()), "vllm", "serve", line.model, *line.words]
+    source = _as_read(PROFILE, lambda version: read_command(words, version), from_version or profile.software.vllm)
+    return replace(source, profile=profile)
+
+
+def _as_read(kind: str, read: Callable[[Version], ReadCommand], given: str | None) -> Source:
+    if given is None:
+        version, found = _newest_that_knows(read)
+        accepts = "accepts it" if not _errors(found) else "objects least to it"
+        notes = [f"--from-version not given: read as {version_text(version)}, the newest release that {accepts}"]
+    else:
+        version, note = known_version(given)
+        found, notes = read(version), [note] if note else []
+    notes += [f"{finding.code}: {finding.message}" for finding in found.findings if finding.severity != "info"]
+    return Source(kind, version, found.model, found.options, found.env, tuple(notes), guessed=given is None)
+
+
+def _newest_that_knows(read: Callable[[Version], ReadCommand]) -> tuple[Version, ReadCommand]:
+    """The newest release that reads the words without an error, else the one with the fewest."""
+    tried = [(version, read(version)) for version in reversed(RELEASES)]
+    return min(tried, key=lambda pair: _errors(pair[1]))
+
+
+def _errors(read: ReadCommand) -> int:
+    return sum(finding.severity == "error" for finding in read.findings)
+
+
+# ---------------------------------------------------------------- written again
+
+
+def rewritten(source: Source, migration: Migration) -> str:
+    """Text of the same kind of file for the new version, ending with a newline."""
+    model = source.model or "MODEL"
+    line = ServeLine(model, tuple(migration.spelling.argv()), dict(migration.spelling.env))
+    if source.kind == CONFIG:
+        return vllm_config_yaml(source.model, migration.spelling.options, migration.new)
+    if source.profile is not None:
+        return _profile_text(source.profile, line, migration)
+    text = format_line(line)
+    return (text if len(text) <= _LONG else format_lines(line)) + "\n"
+
+
+def _profile_text(profile: Profile, line: ServeLine, migration: Migration) -> str:
+    """The profile with another `serve`. Its figures stay those of the version that they were measured with."""
+    serve = Serve(args=line.options(), env=dict(line.env), command=format_line(line))
+    head = (
+        f"# `serve` below is rewritten for vLLM {version_text(migration.new)}; "
+        f"everything else, above all every figure, is of vLLM {profile.software.vllm}: measure it again.\n"
+    )
+    return head + profile_text(profile.model_copy(update={"serve": serve}))
+
+
+def beside(source: Source, migration: Migration) -> dict[str, Any]:
+    """What the file cannot hold: variables of a vLLM configuration file."""
+    return dict(migration.spelling.env) if source.kind == CONFIG else {}
