@@ -1,11 +1,12 @@
-"""The rules against vLLM itself: 320 generated candidates on the installed CPU build, and as many recorded answers of CUDA 0.26.
+"""The rules against vLLM itself: 320 generated candidates on the installed CPU build, and recorded answers of CUDA releases.
 
-Recording (in an environment with CUDA vLLM 0.26.0 and a GPU of 70 GiB or more with compute capability 9.0, or a stand-in for
-NVML that says so; MODEL is a folder with the config.json of Llama-3.1-8B):
+Recording for release V (CUDA_PYTHON has it and a GPU of 70 GiB or more with compute capability 9.0, or a stand-in for NVML and
+the compiled extensions that says so; MODEL is a folder with the config.json of Llama-3.1-8B):
     export PYTHONPATH=.
     python tests/engine/test_resolution_agreement.py requests MODEL > requests.jsonl
     CUDA_PYTHON advisor/target/resolve.py < requests.jsonl > answers.jsonl
-    python tests/engine/test_resolution_agreement.py record < answers.jsonl
+    python tests/engine/test_resolution_agreement.py record V < answers.jsonl
+Such a stand-in was used for all that is recorded here: 0.26.0 is the CUDA build, the others the Python files of the release.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from typing import Any
 import pytest
 
 from advisor.engine.options import parse_options
+from advisor.engine.render import version_tuple
 from advisor.engine.resolution import resolve_by_rules
 from advisor.records import ModelFacts
 from advisor.target_process import TargetProcess, scrubbed_environment
 
-RECORDED = Path(__file__).parents[1] / "data" / "resolution" / "cuda-0.26.json"
+RECORDED = sorted((Path(__file__).parents[1] / "data" / "resolution").glob("cuda-*.json"))
 COUNT = 320
 SEED = 26
 
@@ -145,16 +147,22 @@ def test_candidates_are_many_and_the_same_in_every_run():
     assert drawn == candidates()
 
 
-def test_the_rules_agree_with_cuda_0_26():
-    recorded = json.loads(RECORDED.read_text())
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_the_rules_agree_with_recorded_releases(path):
+    recorded = json.loads(path.read_text())
+    version = version_tuple(recorded["vllm"])
     told = [expand(entry, recorded["lists"]) for entry in recorded["answers"]]
     assert len(told) == COUNT and sum(answer is not None for answer in told) > 250
     llama = model(recorded["max_position_embeddings"], 128)
     pairs = (
-        (argv, answer, by_rules(argv, (0, 26, 0), compute_capability=(9, 0), gpu_memory_gib=140.4, model=llama))
+        (argv, answer, by_rules(argv, version, compute_capability=(9, 0), gpu_memory_gib=140.4, model=llama))
         for argv, answer in zip(candidates(), told, strict=True)
     )
     assert differences(pairs) == []
+
+
+def test_releases_were_recorded():
+    assert any(path.stem == "cuda-0.26" for path in RECORDED)
 
 
 @pytest.mark.engine
@@ -182,7 +190,7 @@ def expand(entry: Any, lists: list[list[int]]) -> dict[str, Any] | None:
     return {**values, "cudagraph_capture_sizes": lists[values["cudagraph_capture_sizes"]]}
 
 
-def record(answers: list[dict[str, Any]]) -> str:
+def record(version: str, answers: list[dict[str, Any]]) -> str:
     lists: list[list[int]] = []
     entries: list[Any] = []
     for answer in answers:
@@ -196,7 +204,7 @@ def record(answers: list[dict[str, Any]]) -> str:
             [*({**values, "cudagraph_capture_sizes": lists.index(values["cudagraph_capture_sizes"])}).values()]
         )
     head = {
-        "vllm": "0.26.0, CUDA build",
+        "vllm": version,
         "gpu": "NVIDIA H200 as NVML would report it: compute capability 9.0, 140.4 GiB",
         "model": "config.json of Llama-3.1-8B",
         "max_position_embeddings": 131072,
@@ -213,8 +221,8 @@ def main() -> None:
         for argv in candidates():
             print(json.dumps({"argv": [sys.argv[2], *argv]}))
     else:
-        RECORDED.parent.mkdir(parents=True, exist_ok=True)
-        RECORDED.write_text(record([json.loads(line) for line in sys.stdin]))
+        path = Path(__file__).parents[1] / "data" / "resolution" / f"cuda-{sys.argv[2].rpartition('.')[0]}.json"
+        path.write_text(record(sys.argv[2], [json.loads(line) for line in sys.stdin]))
 
 
 if __name__ == "__main__":
