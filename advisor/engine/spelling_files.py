@@ -45,8 +45,20 @@ def _yaml_entry(name: str, value: Any, version: Version) -> tuple[str, Any]:
                 f"vLLM {version_text(version)} reads no lists from a configuration file: {name}",
                 f"give it on the command line; files with lists need {version_text(_LISTS)} or newer",
             )
-        return key, list(value) if version >= _LISTS else value[0]
-    return key, value
+        return key, [_number(item) for item in value] if version >= _LISTS else _number(value[0])
+    return key, _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Numbers in their usual spelling without quotes; `0.90` and `1e5` stay words, so that nothing is lost."""
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            continue
+        if isinstance(value, str) and str(number) == value and value not in ("inf", "-inf", "nan"):
+            return number
+    return value
 
 
 def kubernetes_args(model: str, spelling: Spelling) -> list[str]:
@@ -64,4 +76,6 @@ def kubernetes_container(model: str, spelling: Spelling) -> dict[str, Any]:
 
 def kubernetes_yaml(model: str, spelling: Spelling) -> str:
     """The same as YAML text."""
-    return yaml.safe_dump(kubernetes_container(model, spelling), sort_keys=False, width=float("inf"), allow_unicode=True)
+    return yaml.safe_dump(
+        kubernetes_container(model, spelling), sort_keys=False, width=float("inf"), allow_unicode=True
+    )

@@ -180,15 +180,13 @@ DOMAINS: dict[str, tuple[Any, ...]] = {
     "optimization_level": (0, 1, 2, 3),
     "performance_mode": ("balanced", "interactivity", "throughput"),
     "flash_attention_version": (2, 3, 4),
-    **{name: (True, False) for name in ("cascade_attention", "enforce_eager", "async_scheduling", "prefix_caching")},
+    **dict.fromkeys(("cascade_attention", "enforce_eager", "async_scheduling", "prefix_caching"), (True, False)),
 }
 
 
 def known_backend(name: Any, version: Version) -> bool:
     """Whether a version newer than 0.12 has the backend; a version newer than all known may have any."""
     return str(name).lower() == "auto" or version > NEWEST or is_backend(str(name), version)
-
-
 
 
 def row(setting: str, version: Version) -> Row:

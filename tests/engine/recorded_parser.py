@@ -15,12 +15,16 @@ def table(version: str) -> dict:
 
 
 def versions() -> list[str]:
-    return sorted((path.stem for path in FOLDER.glob("*.json")), key=lambda text: [int(part) for part in text.split(".")])
+    return sorted(
+        (path.stem for path in FOLDER.glob("*.json")), key=lambda text: [int(part) for part in text.split(".")]
+    )
 
 
 def objections(argv: list[str], recorded: dict) -> list[str]:
     """Empty when the release accepts the words that follow `vllm serve MODEL`."""
-    spelled = {name: (main, entry) for main, entry in recorded["options"].items() for name in (main, *entry.get("other", ()))}
+    spelled = {
+        name: (main, entry) for main, entry in recorded["options"].items() for name in (main, *entry.get("other", ()))
+    }
     found, position = [], 0
     while position < len(argv):
         name = argv[position]

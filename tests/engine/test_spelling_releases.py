@@ -83,9 +83,9 @@ def rendered(release: tuple[int, ...]) -> list[dict]:
     return found
 
 
-def known_to_disagree(words: list[str], release: tuple[int, ...]) -> bool:
-    """A shell's quotes around JSON, and keys that only pydantic checks, after parsing, in the oldest releases."""
-    return "bogus" in " ".join(words) and release < (0, 9, 2)
+def key_ignored(ours: list[str], release: tuple[int, ...]) -> bool:
+    """Unknown keys of --compilation-config are ignored without a word before 0.16 (0.9.0 notices some): never rely on them."""
+    return release < (0, 16) and ours != [] and all("has no key" in text for text in ours)
 
 
 @pytest.mark.engine
@@ -104,7 +104,9 @@ def test_a_releases_own_parser_reads_what_is_rendered_for_it(release, folder, tm
         except InputError:
             continue
         files.append((["--config", str(path)], ["model", *options.argv()]))
-    answers = ask(folder, release, [*lines, *(line for pair in files for line in pair), *(["model", *w] for w in DOUBTFUL)])
+    answers = ask(
+        folder, release, [*lines, *(line for pair in files for line in pair), *(["model", *w] for w in DOUBTFUL)]
+    )
     for line, answer in zip(lines, answers, strict=False):
         assert "error" not in answer, line
     from_files = answers[len(lines) : len(lines) + 2 * len(files)]
@@ -114,8 +116,8 @@ def test_a_releases_own_parser_reads_what_is_rendered_for_it(release, folder, tm
     recorded = table(version_text(known))
     for words, answer in zip(DOUBTFUL, answers[-len(DOUBTFUL) :], strict=True):
         ours = objections(_two_words(words), recorded)
-        assert bool(ours) == ("error" in answer) or known_to_disagree(words, known), (words, ours, answer)
-    assert len(lines) > 50 and parse_options(lines[0][1:]).values
+        assert bool(ours) == ("error" in answer) or key_ignored(ours, known), (words, ours, answer)
+    assert len(lines) > 30 and parse_options(lines[0][1:]).values
 
 
 def settings_of(answer: dict) -> dict:
