@@ -66,8 +66,9 @@ def read_pasted(pasted: Pasted, version: Version, config_files: Mapping[str, Any
     parsed = flexible(words, version)
     arguments = read_arguments(parsed.words, version, positional_model=model is None)
     options, origins = _options(arguments, parsed.dotted, version, findings)
-    found = model or arguments.model or _text(options.pop("--model", None))
-    options.pop("--model", None)
+    named = options.pop("--model", None)
+    origins.pop("--model", None)
+    found = model or arguments.model or (named if isinstance(named, str) else None)
     findings += [
         *parsed.findings,
         *arguments.findings,
@@ -196,7 +197,3 @@ def _opposite(spelling: str, option: str) -> bool:
     dashed = spelling.replace("_", "-")
     pairs = (("--enable-", "--disable-"), ("--disable-", "--enable-"))
     return any(option.startswith(one) and dashed == other + option.removeprefix(one) for one, other in pairs)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

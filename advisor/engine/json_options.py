@@ -22,7 +22,7 @@ from advisor.records import Finding
 
 Version = tuple[int, ...]
 
-BARE_LEVEL_GONE = (0, 10, 2)
+BARE_LEVEL_GONE = (0, 9, 2)
 LEVEL_DEPRECATED, LEVEL_GONE = (0, 11, 2), (0, 18, 1)
 UNKNOWN_KEYS_IGNORED, UNKNOWN_KEYS_REFUSED = (0, 9, 2), (0, 13, 0)  # 0.9.0 refuses them too
 # Options whose value must be an object; others of this kind also take older spellings such as image=4.

@@ -1,0 +1,262 @@
+"""`advisor explain`: the dictionary, the text for people, exit codes, and the time it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.engine.command_line import read_command
+from advisor.engine.explain import RESOLVED, Gpu, explain, has_errors
+from advisor.inspection.gpu_names import KNOWN
+from advisor.inspection.gpu_specs import spec_of
+from advisor.report.explain import explain_lines
+
+ROOT = Path(__file__).parents[2]
+H200 = Gpu("H200", (9, 0), 140.4)
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+
+
+def answer(text: str, version: tuple[int, ...] = (0, 26, 0), **more):
+    return explain(read_command(shlex.split(text), version), version, more.pop("gpu", H200), **more)
+
+
+def run(*words: str, **more) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "advisor", "explain", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=more.get("cwd", ROOT), env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+
+
+# ---------------------------------------------------------------- the dictionary
+
+
+def test_default_on_a_large_gpu():
+    found = answer("vllm serve M")
+    assert (found["vllm_version"], found["source"], found["model"], found["requested"]) == ("0.26.0", "rules", "M", {})
+    assert found["resolved"]["cudagraph_mode"] == "FULL_AND_PIECEWISE"
+    assert found["resolved"]["max_num_seqs"] == 1024
+    assert found["coverage"] == {
+        "full_decode_max": 512,
+        "operating_point": 1024,
+        "uncovered_decode_batches": [[513, 1024]],
+    }
+    assert [finding["code"] for finding in found["findings"]] == ["operating-point-not-covered"]
+    assert not has_errors(found)
+    assert set(found["resolved"]) == set(found["origins"]) == set(RESOLVED)
+
+
+def test_the_fix_for_coverage_covers():
+    found = answer("vllm serve M --max-num-seqs 600")
+    fix = next(finding["fix"] for finding in found["findings"] if finding["code"] == "operating-point-not-covered")
+    flag = fix.split(",")[0]
+    assert answer(f"vllm serve M --max-num-seqs 600 {flag}")["coverage"]["uncovered_decode_batches"] == []
+
+
+def test_requested_uses_the_names_of_settings():
+    text = "VLLM_LOGGING_LEVEL=DEBUG vllm serve M --max-num-seqs 8 -cc.cudagraph_mode=FULL -cc.backend=eager --seed 1"
+    assert answer(text)["requested"] == {
+        "cudagraph_mode": "FULL",
+        "max_num_seqs": 8,
+        "--compilation-config": {"backend": "eager"},
+        "--seed": "1",
+        "VLLM_LOGGING_LEVEL": "DEBUG",
+    }
+
+
+def test_origins():
+    read = read_command(["vllm", "serve", "M", "--config", "f.yaml"], (0, 26, 0), {"f.yaml": {"max-num-seqs": 8}})
+    assert explain(read, (0, 26, 0), H200)["origins"]["max_num_seqs"] == "config-file"
+    found = answer("VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve M --max-num-seqs 8", (0, 11, 0))
+    assert (found["origins"]["attention_backend"], found["origins"]["max_num_seqs"]) == ("env", "flag")
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "severity", "code"),
+    [
+        ("VLLM_ATTENTION_BACKEND=TRITON_ATTN vllm serve M", (0, 26, 0), "error", "env-backend-ignored"),
+        (
+            "VLLM_ATTENTION_BACKEND=TRITON_ATTN vllm serve M --attention-backend TRITON_ATTN",
+            (0, 13, 0),
+            "error",
+            "env-backend-clash",
+        ),
+        (
+            "VLLM_ATTENTION_BACKEND=TRITON_ATTN vllm serve M -ac.backend=FLASHINFER",
+            (0, 14, 1),
+            "warning",
+            "env-backend-beats-config",
+        ),
+        ("vllm serve M --enforce-eager -cc.cudagraph_mode=FULL", (0, 26, 0), "warning", "eager-with-graph-settings"),
+        (
+            "vllm serve M --attention-backend FLASHINFER -cc.cudagraph_mode=FULL",
+            (0, 26, 0),
+            "warning",
+            "graph-mode-rewritten",
+        ),
+        ("vllm serve M --max-cudagraph-capture-size 257", (0, 26, 0), "warning", "capture-maximum-truncated"),
+        ("vllm serve M --attention-backend FLASHMLA", (0, 26, 0), "error", "backend-invalid"),
+        ("vllm serve M --attention-backend NOPE", (0, 26, 0), "error", "backend-unknown"),
+        ("vllm serve M -O3", (0, 26, 0), "info", "optimization-o3-equals-o2"),
+        (
+            "vllm serve M --max-num-seqs 64 --max-num-batched-tokens 32",
+            (0, 26, 0),
+            "error",
+            "batched-tokens-below-seqs",
+        ),
+    ],
+)
+def test_findings_of_the_rules_are_told(text, version, severity, code):
+    found = [finding for finding in answer(text, version)["findings"] if finding["code"] == code]
+    assert found, answer(text, version)["findings"]
+    assert found[0]["severity"] == severity
+    assert found[0]["message"] and found[0]["fix"]
+
+
+def test_findings_are_ordered_and_told_once():
+    found = answer("vllm serve M -O3 --enforce-eager=false --enforce-eager=false --max-num-seqs 600")
+    severities = [finding["severity"] for finding in found["findings"]]
+    assert severities == sorted(severities, key=["error", "warning", "info"].index)
+    assert len(found["findings"]) == len({(finding["code"], finding["message"]) for finding in found["findings"]})
+
+
+def test_what_the_installed_vllm_says_wins_except_what_it_does_not_know_yet():
+    theirs = {"ok": True, "resolved": {"max_num_seqs": 256, "attention_backend": None, "cudagraph_mode": "FULL"}}
+    found = answer("vllm serve M --attention-backend FLASHINFER -cc.cudagraph_mode=FULL", installed=theirs)
+    assert (found["source"], found["resolved"]["max_num_seqs"]) == ("installed", 256)
+    assert found["resolved"]["attention_backend"] == "FLASHINFER"
+    assert (
+        found["resolved"]["cudagraph_mode"] == "FULL_AND_PIECEWISE"
+    )  # FULL in its configuration, before the backend is asked
+
+
+def test_a_refusal_of_the_installed_vllm_is_an_error():
+    found = answer("vllm serve M", installed={"ok": False, "error": "no such thing"})
+    assert [finding["code"] for finding in found["findings"] if finding["severity"] == "error"] == [
+        "refused-by-installed"
+    ]
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.slug)
+def test_every_known_gpu_has_its_figures(known):
+    spec = spec_of(known.slug)
+    assert spec.platform == "rocm" or (spec.compute_capability and spec.memory_gib)
+
+
+def test_forms_and_memory_sizes():
+    assert spec_of("A100 40GB").memory_gib == 40
+    assert spec_of("H100 NVL").compute_capability == (9, 0)
+    assert spec_of("cpu").platform == "cpu"
+
+
+# ---------------------------------------------------------------- text
+
+
+def test_text_for_people():
+    text = "\n".join(explain_lines(answer("vllm serve M --attention-backend FLASHINFER -cc.cudagraph_mode=FULL")))
+    assert text.startswith("M on vLLM 0.26.0 (by rules, not asked), H200\n")
+    assert "CUDA graph mode         FULL_AND_PIECEWISE  (rewrite:backend-support, asked for FULL)" in text
+    assert "capture sizes           1 2 4 8 16 .. 496 512 (51 sizes)  (default)" in text
+    assert "coverage: decode batches up to 512 tokens run in FULL graphs, the largest has 1024" in text
+    assert "    fix: " in text
+
+
+def test_text_without_findings():
+    lines = explain_lines(answer("vllm serve M --max-num-seqs 256"))
+    assert "coverage: every decode batch, up to 256 tokens, runs in a FULL graph" in lines
+    assert "nothing to object to" in lines
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_exit_codes_and_streams(tmp_path):
+    good = run("--vllm-version", "0.26.0", "--gpu", "H200", "--", "vllm", "serve", "M")
+    assert (good.returncode, good.stderr) == (0, "")
+    bad = run("--vllm-version", "0.26.0", "--json", "vllm", "serve", "M", "--enforce-eager=true")
+    assert bad.returncode == 1
+    assert json.loads(bad.stdout)["findings"][0]["code"] == "boolean-with-value"
+    for words, part in (
+        (("--vllm-version", "0.8.5", "--", "vllm", "serve", "M"), "0.8.5 is too old"),
+        (("--vllm-version", "0.26.0", "--", "frobnicate"), "'frobnicate' at word 1"),
+        (("--vllm-version", "0.26.0"), "nothing to explain"),
+        (("--vllm-version", "0.26.0", "--gpu", "H999", "--", "vllm", "serve", "M"), "unknown GPU"),
+        (("--vllm-version", "0.26.0", "--config", str(tmp_path / "none.yaml")), "cannot be read"),
+        (("--nonsense-option",), "is not the start"),
+    ):
+        wrong = run(*words)
+        assert (wrong.returncode, wrong.stdout) == (2, ""), words
+        assert part in wrong.stderr
+
+
+def test_a_newer_version_is_said():
+    found = json.loads(run("--vllm-version", "0.99.0", "--json", "--", "vllm", "serve", "M").stdout)
+    assert found["vllm_version"] == "0.33.0"
+    assert [finding["code"] for finding in found["findings"] if "0.99.0" in finding["message"]] == ["version-not-read"]
+
+
+def test_files(tmp_path):
+    (tmp_path / "vllm.yaml").write_text("model: M\nmax-num-seqs: 8\nenable-prefix-caching: false\n")
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "pod.yaml").write_text(
+        "kind: Pod\nspec:\n  containers:\n  - {name: a, image: 'vllm/vllm-openai:v0.11.0', args: [M, --max-num-seqs, '8']}\n"
+    )
+    config = run(
+        "--vllm-version", "0.26.0", "--config", "vllm.yaml", "--model-config", "config.json", "--json", cwd=tmp_path
+    )
+    found = json.loads(config.stdout)
+    assert config.returncode == 1
+    assert (found["model"], found["origins"]["max_num_seqs"]) == ("M", "config-file")
+    assert not any("model's config" in sentence for sentence in found["assumed"])
+    named = run("--vllm-version", "0.26.0", "--json", "--", "vllm", "serve", "M", "--config", "vllm.yaml", cwd=tmp_path)
+    assert json.loads(named.stdout)["requested"]["max_num_seqs"] == 8
+    pod = json.loads(run("--k8s", "pod.yaml", "--json", cwd=tmp_path).stdout)
+    assert (pod["vllm_version"], pod["resolved"]["max_num_seqs"]) == ("0.11.0", 8)
+
+
+def test_answers_by_rules_within_half_a_second_of_computing():
+    """Processor time of the whole process, which does not grow when the machine is busy; and neither vLLM nor torch."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run("--vllm-version", "0.26.0", "--gpu", "H200", "--", "vllm", "serve", "M")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_imports_only_what_it_needs():
+    script = (
+        "import sys; from advisor.inspection.serve_command import Question, answer; "
+        "answer(Question(('vllm', 'serve', 'M'), vllm_version='0.26.0', gpu='H200')); "
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'optuna', 'rich', 'pydantic', 'numpy', 'httpx', 'torch', 'vllm'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.engine
+def test_the_installed_vllm_is_asked(engine_python, tiny_model):
+    done = run(
+        "--engine-python", engine_python, "--json", "--", "vllm", "serve", str(tiny_model), "--max-num-seqs", "8"
+    )
+    found = json.loads(done.stdout)
+    assert found["source"] == "installed", found["findings"]
+    assert found["resolved"]["max_num_seqs"] == 8
+    assert done.returncode == 0
