@@ -2,7 +2,8 @@
 
 The advisor starts it with its own interpreter (`python -I -S guard.py`), so that it is up in some 20 ms, and talks to
 it over two pipes, one JSON value a line:
-    stdin   first {"argv": [..], "env": {..}, "cwd": "..", "log": "..", "leader_grace_s": s, "group_grace_s": s}; then
+    stdin   first {"argv": [..], "env": {..}, "cwd": "..", "log": "..", "leader_grace_s": s, "group_grace_s": s,
+             "scratch": folder or null}; then
             "stop" begins the stop ladder and "kill" skips its waits. End of file means "stop": a pipe is closed by the
             kernel whatever ends the advisor, SIGKILL included.
     stdout  {"pid": N} once the server's process exists, {"exit": CODE} when it has ended (CODE as in subprocess: minus
@@ -42,6 +43,9 @@ def prctl(option: int, value: int) -> None:
 
 def start(order: dict) -> int:
     """Fork the server into its own session: stdin from /dev/null, stdout and stderr into the log. Returns its pid."""
+    if order.get("scratch"):
+        with contextlib.suppress(OSError):  # the server says itself where it cannot write
+            os.mkdir(order["scratch"], 0o700)  # noqa: PTH102
     guard = os.getpid()
     pid = os.fork()
     if pid:
@@ -221,6 +225,16 @@ def stop(children: Children, orders: Orders, leader_grace_s: float, group_grace_
     return children.alive()
 
 
+def clear(folder: str | None) -> None:
+    """Remove the server's folder for sockets, which vLLM leaves behind; a folder in it would stay."""
+    if not folder:
+        return
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            os.unlink(os.path.join(folder, name))  # noqa: PTH108, PTH118
+        os.rmdir(folder)  # noqa: PTH106
+
+
 def wait_until(gone: Callable[[], bool], orders: Orders, grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     while not gone() and not orders.killing and (left_s := deadline - time.monotonic()) > 0:
@@ -240,7 +254,9 @@ def main() -> None:
     while not orders.stopping:
         children.reap()
         orders.wait(None)
-    say({"left": stop(children, orders, order["leader_grace_s"], order["group_grace_s"])})
+    left = stop(children, orders, order["leader_grace_s"], order["group_grace_s"])
+    clear(order.get("scratch"))
+    say({"left": left})
 
 
 if __name__ == "__main__":

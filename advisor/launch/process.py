@@ -35,11 +35,20 @@ class Grace:
 class GuardedProcess:
     """A program in its own session, with its output in a file, that cannot outlive the advisor.
 
+    `scratch` is a folder that exists as long as the program and goes with it, whatever ends either.
     `started` is the monotonic time of the exec. Raises OSError if the guard cannot be started; a program that cannot be
     executed shows as exit code 127 with the cause in the log.
     """
 
-    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, log: Path, grace: Grace):
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        grace: Grace,
+        scratch: str | None = None,
+    ):
         self.grace = grace
         self.left: list[int] | None = None  # pids that outlived the stop; None: the guard has not said yet
         self._exit_code: int | None = None
@@ -57,6 +66,7 @@ class GuardedProcess:
         )
         # The guard's own directory is /, so what it is told must not be relative.
         order = {"argv": list(argv), "env": dict(env), "cwd": str(cwd.resolve()), "log": str(log.resolve())}
+        order["scratch"] = scratch
         self.started = time.monotonic()
         try:
             self._tell({**order, "leader_grace_s": grace.leader_s, "group_grace_s": grace.group_s})

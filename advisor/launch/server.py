@@ -22,6 +22,7 @@ from types import TracebackType
 from advisor.errors import AdvisorError
 from advisor.launch import gpu_memory, ports
 from advisor.launch.failure import LaunchFailed, classify, is_retryable, port_taken
+from advisor.launch.leftovers import SOCKETS, rendezvous_files, sockets_folder
 from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.readiness import LaunchLimits, LogTail, Probe, Prober, Progress, Signs, complete, phase
 from advisor.launch.redact import redact_argv, redact_env
@@ -152,11 +153,12 @@ class Server:
     def _spawn(self) -> None:
         plumbing = ("--host", ports.HOST, "--port", str(self.port), "--served-model-name", self.served_name)
         argv = (*self.command.argv, *plumbing)
-        added = {**PLUMBING, **self.command.env}
+        scratch = None if SOCKETS in self.command.env else sockets_folder()
+        added = {**PLUMBING, **({SOCKETS: scratch} if scratch else {}), **self.command.env}
         record = {"argv": redact_argv(argv), "env": redact_env(added)}
         (self.folder / COMMAND).write_text(json.dumps(record, indent=2) + "\n")
         env = with_own_tools(scrubbed_environment(os.environ, added), argv[0])
-        self._process = GuardedProcess(argv, env, Path.cwd(), self.log_path, self._grace)
+        self._process = GuardedProcess(argv, env, Path.cwd(), self.log_path, self._grace, scratch)
         self._event("started")
 
     def _wait_ready(self) -> None:
@@ -237,6 +239,8 @@ class Server:
             if self._prober is not None:
                 self._prober.close()
                 self._prober = None
+            for file in rendezvous_files(self.log_text()):
+                file.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ telling
 

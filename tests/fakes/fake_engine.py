@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 import time
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -281,6 +282,8 @@ def main(argv: list[str]) -> None:
     if FAULT == "reuse_port":
         server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     server.server_bind()
+    if folder := os.environ.get("VLLM_RPC_BASE_PATH"):
+        socket.socket(socket.AF_UNIX).bind(f"{folder}/{uuid.uuid4()}")  # stays behind, as vLLM's do
     misbehave_at_start()
     time.sleep(float(os.environ.get("FAKE_START_S", "0")))
     fork_engine_process(server.socket)

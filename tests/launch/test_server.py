@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -22,6 +23,7 @@ import pytest
 from advisor.engine.logs import parse_active
 from advisor.launch import ports, server, stop
 from advisor.launch.failure import LaunchFailed
+from advisor.launch.leftovers import rendezvous_files
 from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.server import Server
 from advisor.records import Command, Outcome
@@ -349,8 +351,30 @@ def test_what_cannot_be_ended_is_an_error_with_its_pid(
 # ---------------------------------------------------------------- the advisor itself is killed
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Sockets have short paths only, pytest's folders have long ones."""
+    with tempfile.TemporaryDirectory(prefix="t") as folder:
+        yield Path(folder)
+
+
+def test_a_stopped_server_leaves_no_socket_and_no_rendezvous_file(
+    fake_server: MakeServer, short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
+    left = short_folder / f"vllm_dist_{'0a' * 16}"
+    left.touch()
+    with fake_server() as server:
+        assert len(list(short_folder.glob("advisor-*/*"))) == 1
+        with server.log_path.open("a") as log:
+            log.write(f"rank=0 distributed_init_method=file://{left} backend=gloo\n")
+            log.write("distributed_init_method=file:///elsewhere/vllm_dist_" + "0b" * 16 + " backend=gloo\n")
+    assert list(short_folder.iterdir()) == []
+    assert rendezvous_files("distributed_init_method=file:///elsewhere/vllm_dist_" + "0b" * 16 + " ") == []
+
+
 @pytest.mark.parametrize("fault", ["", "ignore_sigterm", "orphan_child", "hang"])
-def test_no_server_outlives_a_killed_advisor(tmp_path: Path, fault: str) -> None:
+def test_no_server_outlives_a_killed_advisor(tmp_path: Path, short_folder: Path, fault: str) -> None:
     program = textwrap.dedent(
         f"""
         import sys, time
@@ -371,12 +395,13 @@ def test_no_server_outlives_a_killed_advisor(tmp_path: Path, fault: str) -> None
         """
     )
     root = Path(__file__).resolve().parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(short_folder)}
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=env, text=True) as advisor:
         pids = [int(word) for word in advisor.stdout.readline().split()]
         assert len(living(pids)) == len(pids) >= 2
+        assert fault == "hang" or len(list(short_folder.glob("advisor-*/*"))) == 1  # a socket, as vLLM makes them
         advisor.kill()
-    assert wait_gone(pids) == []
+    assert wait_gone(pids) == [] and list(short_folder.iterdir()) == []
 
 
 def test_no_server_outlives_a_killed_guard(fake_server: MakeServer) -> None:
