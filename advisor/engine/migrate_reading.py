@@ -48,9 +48,19 @@ def items_of(options: ServeOptions, env: Mapping[str, str], version: Version) ->
         elif name == "--disable-cascade-attn" and isinstance(value, bool):
             items.append(Item("cascade_attention", not value, _written(name, value)))
         else:
-            ((single, item),) = abstract({name: value}).items()
-            items.append(Item(single, item, _written(name, value)))
-    return _without_beaten(items, notes), tuple(notes)
+            # Nothing comes of an empty configuration, which vLLM does not see either.
+            items += [Item(single, item, _written(name, value)) for single, item in abstract({name: value}).items()]
+    kept = _without_beaten(items, notes)
+    _check_said_once(kept)
+    return kept, tuple(notes)
+
+
+def _check_said_once(items: list[Item]) -> None:
+    said: dict[str, Item] = {}
+    for item in items:
+        other = said.setdefault(item.name, item)
+        if other.value != item.value and not isinstance(item.value, Mapping):
+            raise InputError(f"{other.written} and {item.written} disagree: vLLM refuses both together", "keep one")
 
 
 def _read_variable(name: str, value: str, version: Version, items: list[Item], notes: list[str]) -> None:

@@ -167,6 +167,15 @@ def test_the_backends_variable_beats_the_key_and_clashes_with_the_flag_in_0_13()
         migrated("--attention-backend TRITON_ATTN", (0, 14, 1), (0, 26, 0), env)
 
 
+def test_one_thing_said_twice_is_refused():
+    with pytest.raises(InputError, match=r"--cudagraph-capture-sizes 1 2 and .* disagree"):
+        migrated('--cudagraph-capture-sizes 1 2 --compilation-config {"cudagraph_capture_sizes":[8]}', (0, 13, 0), (0, 26, 0))
+
+
+def test_an_empty_configuration_is_nothing():
+    assert words(migrated("--compilation-config {} --max-num-seqs 8", (0, 13, 0), (0, 26, 0))) == "--max-num-seqs 8"
+
+
 def test_a_removed_variable_is_named():
     result = migrated("--max-num-seqs 8", (0, 13, 0), (0, 33, 0), {"VLLM_USE_CUDNN_PREFILL": "1"})
     assert result.spelling.env == {} and "does not read it any more" in result.lost[0].reason
