@@ -21,7 +21,7 @@ from advisor.engine.option_history import explain_missing
 from advisor.engine.option_tables import option_status
 from advisor.engine.options import ServeOptions
 from advisor.engine.pasted import SERVE, Pasted, Word, unwrap
-from advisor.engine.value_checks import refused_values, unknown_variables
+from advisor.engine.value_checks import refused_values, unknown_variables, without_effect
 from advisor.engine.versions import version_text
 from advisor.records import Finding
 
@@ -73,6 +73,7 @@ def read_pasted(pasted: Pasted, version: Version, config_files: Mapping[str, Any
         *parsed.findings,
         *arguments.findings,
         *refused_values(options, version),
+        *without_effect(options, version),
         *unknown_variables(pasted.env, version),
     ]
     return ReadCommand(found, ServeOptions(options), dict(pasted.env), origins, tuple(dict.fromkeys(findings)))

@@ -225,6 +225,8 @@ def _unknown_key(
         "added": f"comes with {version_text(changed or ())}",
     }.get(state, "is in no release that was read")
     message = f"the key {path} of {value.option} {when}: vLLM {version_text(version)} {effect}"
-    return Finding(
-        "error", "config-key-unknown", message, renamed or _KEYS_INSTEAD.get(path.split(".")[-1]) or "leave it out"
+    fix = renamed or _KEYS_INSTEAD.get(path.split(".")[-1])
+    code = {"removed": "option-renamed" if fix else "option-removed", "renamed": "option-renamed"}.get(
+        state, "option-unknown"
     )
+    return Finding("error", code, message, fix or "leave it out")

@@ -17,6 +17,7 @@ ENV_CHECKED_SINCE = (0, 17, 1)  # vLLM warns about VLLM_ variables that it does 
 _SIZE_FLAGS = {
     "--cudagraph-capture-sizes": "cudagraph_capture_sizes",
     "--max-cudagraph-capture-size": "max_cudagraph_capture_size",
+    "--cuda-graph-sizes": "cudagraph_capture_sizes",
 }
 _WHOLE = ("--max-num-seqs", "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--port",
           "--max-cudagraph-capture-size", "--seed", "--cudagraph-capture-sizes", "--cuda-graph-sizes")  # fmt: skip
@@ -48,7 +49,8 @@ def refused_values(options: dict[str, Any], version: Version) -> list[Finding]:
         findings.append(_not_whole(f"max_cudagraph_capture_size of {COMPILATION}", str(maximum), version))
         options[COMPILATION] = {key: value for key, value in compilation.items() if key != "max_cudagraph_capture_size"}
     for flag, key in _SIZE_FLAGS.items():
-        if flag in options and isinstance(compilation, Mapping) and compilation.get(key) is not None:
+        exclusive = flag != "--cuda-graph-sizes" or version >= (0, 11, 2)
+        if exclusive and flag in options and isinstance(compilation, Mapping) and compilation.get(key) is not None:
             message = f"{flag} and the key {key} of {COMPILATION} are both given: vLLM refuses that"
             findings.append(Finding("error", "capture-size-set-twice", message, "give one of them"))
     return findings
@@ -60,6 +62,23 @@ def _not_whole(option: str, text: str, version: Version) -> Finding:
         return Finding("error", "capture-sizes-comma-separated", message, f"{option} {' '.join(text.split(','))}")
     message = f"{option} takes a whole number, vLLM {version_text(version)} refuses {text!r}"
     return Finding("error", "value-invalid", message, f"{option} N")
+
+
+def without_effect(options: Mapping[str, Any], version: Version) -> list[Finding]:
+    """Options that a version still takes, and that do something else than they did, or nothing."""
+    findings: list[Finding] = []
+    this = version_text(version)
+    if "--cuda-graph-sizes" in options and (0, 11, 2) <= version < (0, 13):
+        message = (
+            f"--cuda-graph-sizes is deprecated in vLLM {this}, where even one number is the list, and gone from 0.13"
+        )
+        fix = "--cudagraph-capture-sizes for a list, --max-cudagraph-capture-size for its largest size"
+        findings.append(Finding("warning", "option-renamed", message, fix))
+    if "--disable-cascade-attn" in options and version >= (0, 32):
+        severity = "info" if options["--disable-cascade-attn"] is True else "warning"
+        message = f"vLLM {this} has no cascade attention any more: --disable-cascade-attn and --no-disable-cascade-attn do nothing"
+        findings.append(Finding(severity, "cascade-removed", message, "leave it out"))
+    return findings
 
 
 def unknown_variables(env: Mapping[str, str], version: Version) -> list[Finding]:

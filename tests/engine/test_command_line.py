@@ -49,9 +49,8 @@ def recorded_cases():
 def test_same_as_the_release_itself(text, words, answer):
     version = tuple(map(int, text.split(".")))
     found = read_command(["vllm", *words], version, FILES)
-    errors = {finding.code for finding in found.findings if finding.severity == "error"} - TAKEN
-    if (0, 9, 2) <= version < (0, 13):
-        errors -= {"config-key-unknown"}  # dropped without a word
+    said = [one for one in found.findings if one.severity == "error" and "ignores it without a word" not in one.message]
+    errors = {finding.code for finding in said} - TAKEN
     late = errors & {"short-o-dotted-removed"} or bad_level(words, found.options.values)
     if answer is None:
         assert errors or late, "the release refuses these words"
@@ -249,7 +248,10 @@ def test_what_is_no_vllm_command_names_the_word(words, part):
         ("vllm serve M -O.cudagraph_mode=FULL", (0, 12, 0), "short-o-dotted-deprecated", "-cc.cudagraph_mode=FULL"),
         ("vllm serve M -O.level=2", (0, 18, 1), "level-removed", "mode: 2"),
         ("vllm serve M -cc.level=2", (0, 16, 0), "level-deprecated", "mode: 2"),
-        ("vllm serve M -cc.full_cuda_graph=true", NEW, "config-key-unknown", "cudagraph_mode"),
+        ("vllm serve M -cc.full_cuda_graph=true", NEW, "option-renamed", "cudagraph_mode"),
+        ("vllm serve M -cc.nonsense=1", NEW, "option-unknown", "leave it out"),
+        ("vllm serve M --cuda-graph-sizes 64", (0, 12, 0), "option-renamed", "--max-cudagraph-capture-size"),
+        ("vllm serve M --no-disable-cascade-attn", (0, 32, 0), "cascade-removed", "leave it out"),
         ("vllm serve --model M", (0, 11, 0), "model-by-option", "vllm serve M"),
         ("VLLM_ATTENTON_BACKEND=X vllm serve M", NEW, "env-unknown", "leave it out"),
         ("VLLM_USE_V1=1 vllm serve M", NEW, "env-unknown", "leave it out"),

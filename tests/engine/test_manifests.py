@@ -66,7 +66,7 @@ def test_all_containers_are_found_and_the_one_with_vllm_is_taken():
         'args: ["M", "--max-num-seqs", "$(SEQS)"]',
         'command: ["vllm", "serve"]\n          args: ["M", "--max-num-seqs", "64"]',
         'command: ["vllm", "serve", "M", "--max-num-seqs", "64"]',
-        'command: ["python3", "-m", "vllm.entrypoints.openai.api_server"]\n          args: ["--model", "M", "--max-num-seqs", "64"]',
+        'command: [python3, -m, vllm.entrypoints.openai.api_server]\n          args: [--model, M, --max-num-seqs, "64"]',
         'command: ["/bin/sh", "-c"]\n          args: ["vllm serve M --max-num-seqs 64"]',
         'command: ["bash", "-c", "exec vllm serve M --max-num-seqs 64"]',
     ],
