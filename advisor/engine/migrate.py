@@ -12,7 +12,7 @@ from advisor.engine.migrate_reading import Item, items_of
 from advisor.engine.migrate_renames import NEEDLESS, Moved, moved
 from advisor.engine.option_tables import OptionStatus, defaults, env_status, key_status, option_status
 from advisor.engine.options import COMPILATION, ServeOptions
-from advisor.engine.spelling import Spelling, is_environment, is_option, spell, why
+from advisor.engine.spelling import Spelling, clash_of, is_environment, is_option, spell, why
 from advisor.engine.spelling_table import Version
 from advisor.errors import InputError
 
@@ -63,6 +63,9 @@ def migrate(options: ServeOptions, env: Mapping[str, str], old: Version, new: Ve
     own = {item.name for item in items}
     for item in items:
         _carry_over(item, new, own, draft)
+    if clash := clash_of(draft.settings, new):
+        name = list(clash.values)[-1]
+        draft.lost.append(Lost(f"{name} {draft.settings.pop(name)}", clash.sentence))
     spelling = spell(draft.settings, new)
     return Migration(
         old, new, spelling, tuple(draft.changed), tuple(draft.lost), tuple(_defaults(old, new, draft.settings)), notes

@@ -14,12 +14,14 @@ from typing import Any
 from advisor.engine.option_tables import OptionStatus, choices, config_keys, key_status, option_status
 from advisor.engine.options import COMPILATION, ServeOptions
 from advisor.engine.spelling_table import (
+    COMBINATIONS,
     DOMAINS,
     NOTHING,
     RENAMED_KEYS,
     SAME_AS,
     SAME_KEYS,
     TABLE,
+    Combination,
     Impossible,
     Version,
     known_backend,
@@ -58,7 +60,11 @@ def spell(settings: Mapping[str, Any], version: Version, check: bool = True) -> 
         raise InputError(f"vLLM {version_text(version)} is too old: {version_text(OLDEST)} or newer is needed")
     options: dict[str, Any] = {}
     env: dict[str, str] = {}
-    for name, value in abstract(settings).items():
+    decided = abstract(settings)
+    if clash := clash_of(decided, version):
+        together = " with ".join(_shown(name, decided[name]) for name in clash.values)
+        raise InputError(f"vLLM {version_text(version)} cannot express {together}: {clash.sentence}")
+    for name, value in decided.items():
         if value is None:
             continue
         try:
@@ -77,6 +83,19 @@ def spell(settings: Mapping[str, Any], version: Version, check: bool = True) -> 
         for name, value in options.items():
             _check(name, value, version)
     return Spelling(ServeOptions(options), env)
+
+
+def clash_of(decided: Mapping[str, Any], version: Version) -> Combination | None:
+    """The combination among abstract settings that a version does not honour, if there is one."""
+    for found in COMBINATIONS:
+        given = all(_among(decided.get(name), values) for name, values in found.values.items())
+        if given and found.since <= tuple(version) < found.until:
+            return found
+    return None
+
+
+def _among(value: Any, values: tuple[Any, ...]) -> bool:
+    return not isinstance(value, list | Mapping) and value in values
 
 
 def abstract(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -173,6 +173,29 @@ RENAMED_KEYS: dict[tuple[str, str], tuple[tuple[str, ...], Version]] = {
     **{(f"{COMPILATION}.pass_config", old): (new, (0, 12, 0)) for old, new in _PASSES.items()},
     (COMPILATION, "compile_ranges_split_points"): (("compile_ranges_endpoints",), (0, 18, 1)),
 }
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Values that a version takes one by one and does not honour together, from `since` until before `until`."""
+
+    since: Version
+    until: Version
+    values: Mapping[str, tuple[Any, ...]]  # decision -> values; all of them must be given
+    sentence: str
+
+
+COMBINATIONS = (
+    Combination(
+        (0, 12, 0),
+        (0, 13, 0),
+        {
+            "compilation_mode": ("NONE", "STOCK_TORCH_COMPILE", "DYNAMO_TRACE_ONCE"),
+            "cudagraph_mode": ("PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"),
+        },
+        "it captures no graphs without VLLM_COMPILE; full graphs without it need 0.13.0 or newer",
+    ),
+)
 # What a decision may be, in any version; decisions that are not here take any value.
 DOMAINS: dict[str, tuple[Any, ...]] = {
     "compilation_mode": tuple(_MODES),

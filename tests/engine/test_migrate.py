@@ -138,6 +138,12 @@ def test_other_keys_of_a_configuration_survive_a_lost_one():
     assert [lost.before for lost in result.lost] == ["--compilation-config pass_config={'enable_sp': True}"]
 
 
+def test_what_works_alone_but_not_together_loses_one():
+    result = migrated("-cc.mode=NONE -cc.cudagraph_mode=FULL", (0, 13, 0), (0, 12, 0))
+    assert words(result) == '--compilation-config {"mode":"NONE"}'
+    assert [(lost.before, "need 0.13.0" in lost.reason) for lost in result.lost] == [("cudagraph_mode FULL", True)]
+
+
 def test_variables_become_options_and_back():
     env = {
         "VLLM_ATTENTION_BACKEND": "TRITON_ATTN_VLLM_V1",
@@ -169,7 +175,9 @@ def test_the_backends_variable_beats_the_key_and_clashes_with_the_flag_in_0_13()
 
 def test_one_thing_said_twice_is_refused():
     with pytest.raises(InputError, match=r"--cudagraph-capture-sizes 1 2 and .* disagree"):
-        migrated('--cudagraph-capture-sizes 1 2 --compilation-config {"cudagraph_capture_sizes":[8]}', (0, 13, 0), (0, 26, 0))
+        migrated(
+            '--cudagraph-capture-sizes 1 2 --compilation-config {"cudagraph_capture_sizes":[8]}', (0, 13, 0), (0, 26, 0)
+        )
 
 
 def test_an_empty_configuration_is_nothing():

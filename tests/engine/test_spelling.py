@@ -104,6 +104,7 @@ def test_each_version_has_its_own_words(version, settings, argv, env):
         ((0, 33, 0), {"--enable-chunked-prefill": "yes"}, "takes no value"),
         ((0, 33, 0), {"--headless": False}, "no --no-headless"),
         ((0, 33, 0), {"cudagraph_mode": "SOME"}, "is not known"),
+        ((0, 12, 0), {"cudagraph_mode": "FULL", "compilation_mode": "NONE"}, "full graphs without it need 0.13.0 or newer"),
         ((0, 33, 0), {"cuda_graphs": True}, "is no setting"),
         ((0, 33, 0), {"enforce_eager": True, "--enforce-eager": False}, "is given twice"),
         ((0, 33, 0), {"cudagraph_mode": "NONE", "--compilation-config": {"cudagraph_mode": "FULL"}}, "is given twice"),
