@@ -312,6 +312,8 @@ def _check_baseline(trial: Trial, study: Study) -> None:
         return
     log = study.folder / (trial.folder or "") / "server.log"
     lines = error_lines(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else []
+    if trial.outcome is Outcome.INVALID_MEASUREMENT:  # the server itself was well
+        lines = ["is this machine busy with something else? the same command measures it again"]
     raise LaunchesFailed(
         f"the baseline ended as {trial.outcome.value}: {trial.reason}",
         "\n".join([*lines, f"log: {log}"]),
