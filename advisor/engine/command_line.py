@@ -60,7 +60,7 @@ def config_path(pasted: Pasted) -> str | None:
 def read_pasted(pasted: Pasted, version: Version, config_files: Mapping[str, Any] | None = None) -> ReadCommand:
     """The same for words whose surroundings are taken off already."""
     findings = list(pasted.findings)
-    findings += _model_first(pasted, version)
+    findings += [*_unexpanded(pasted), *_model_first(pasted, version)]
     words, model = _model_option(list(pasted.words), pasted.entry, version, findings)
     words = _with_config(words, pasted.entry, version, config_files or {}, model, findings)
     parsed = flexible(words, version)
@@ -80,6 +80,20 @@ def read_pasted(pasted: Pasted, version: Version, config_files: Mapping[str, Any
 
 
 # ---------------------------------------------------------------- model and config file
+
+
+def _unexpanded(pasted: Pasted) -> list[Finding]:
+    """`$NAME`, `${NAME}` and `$(NAME)` that nothing here gives a value to."""
+    names = {name: word for word in pasted.words for name in re.findall(r"\$\w+|\$\{\w+\}|\$\(\w+\)", word.text)}
+    return [
+        Finding(
+            "warning",
+            "variable-not-expanded",
+            f"{name} at {word.place}: its value is not known here",
+            "write the value",
+        )
+        for name, word in names.items()
+    ]
 
 
 def _model_first(pasted: Pasted, version: Version) -> list[Finding]:

@@ -138,6 +138,15 @@ def test_a_whole_command_as_one_text(text):
     assert (found.model, found.options.values) == ("M", {"--max-num-seqs": "4", "--enforce-eager": True})
 
 
+def test_variables_that_nothing_gives_a_value_are_said():
+    found = read_command(["export A=M; vllm serve $A --seed ${SEED} --port $PORT"], NEW)
+    assert found.model == "M"
+    assert [finding.message.split()[0] for finding in found.findings if finding.code == "variable-not-expanded"] == [
+        "${SEED}",
+        "$PORT",
+    ]
+
+
 def test_json_keeps_its_quotes_in_one_text():
     found = read_command(["""vllm serve M -cc '{"cudagraph_mode": "FULL; x"}'"""], NEW)
     assert found.options.values == {"--compilation-config": {"cudagraph_mode": "FULL; x"}}
