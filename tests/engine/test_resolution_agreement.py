@@ -152,11 +152,12 @@ def test_the_rules_agree_with_recorded_releases(path):
     recorded = json.loads(path.read_text())
     version = version_tuple(recorded["vllm"])
     told = [expand(entry, recorded["lists"]) for entry in recorded["answers"]]
-    assert len(told) == COUNT and sum(answer is not None for answer in told) > 250
+    assert len(told) == COUNT and sum(answer is not None for answer in told) > 180
     llama = model(recorded["max_position_embeddings"], 128)
     pairs = (
         (argv, answer, by_rules(argv, version, compute_capability=(9, 0), gpu_memory_gib=140.4, model=llama))
         for argv, answer in zip(candidates(), told, strict=True)
+        if version >= (0, 17, 1) or "--performance-mode" not in argv  # the parser refuses the flag: not for these rules
     )
     assert differences(pairs) == []
 
