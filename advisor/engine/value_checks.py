@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.option_tables import env_status
+from advisor.engine.option_values import wanted
 from advisor.engine.options import COMPILATION
 from advisor.engine.versions import version_text
 from advisor.records import Finding
@@ -19,34 +20,27 @@ _SIZE_FLAGS = {
     "--max-cudagraph-capture-size": "max_cudagraph_capture_size",
     "--cuda-graph-sizes": "cudagraph_capture_sizes",
 }
-_WHOLE = ("--max-num-seqs", "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--port",
-          "--max-cudagraph-capture-size", "--seed", "--cudagraph-capture-sizes", "--cuda-graph-sizes")  # fmt: skip
-_HUMAN = {"--max-model-len": (0, 9, 0), "--max-num-batched-tokens": (0, 9, 2)}  # take 8k and 8K from this version on
+_SIZE_LISTS = ("--cudagraph-capture-sizes", "--cuda-graph-sizes")
 _NOT_CHECKED = re.compile(r"VLLM_(NO_USAGE_STATS|DO_NOT_TRACK|USAGE_|CI_|TEST_|PORT_|SERVICE_)")
 
 
 def refused_values(options: dict[str, Any], version: Version) -> list[Finding]:
     """What argparse refuses about values. A value that it refuses is taken out, so that nothing is derived from it."""
     findings: list[Finding] = []
-    for option in _WHOLE:
-        if option not in options:
-            continue
-        values = options[option] if isinstance(options[option], list) else [options[option]]
-        bad = [str(value) for value in values if not re.fullmatch(r"\s*[+-]?\d+\s*", str(value))]
-        if bad:
-            findings.append(_not_whole(option, bad[0], version))
+    for option, value in list(options.items()):
+        values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        complaints = [(str(item), complaint) for item in values if (complaint := wanted(option, str(item), version))]
+        if complaints:
+            findings.append(_invalid(option, *complaints[0], version))
             del options[option]
-        elif isinstance(options[option], list):
-            options[option] = [int(value) for value in values]
-    for option, since in _HUMAN.items():
-        text = str(options.get(option, "0"))
-        if version < since and not re.fullmatch(r"\d+", text):
-            findings.append(_not_whole(option, text, version))
-            del options[option]
+        elif option in _SIZE_LISTS:
+            options[option] = [int(item) for item in values]
     compilation = options.get(COMPILATION)
     maximum = compilation.get("max_cudagraph_capture_size") if isinstance(compilation, Mapping) else None
     if maximum is not None and not re.fullmatch(r"-?\d+", str(maximum)):
-        findings.append(_not_whole(f"max_cudagraph_capture_size of {COMPILATION}", str(maximum), version))
+        findings.append(
+            _invalid(f"max_cudagraph_capture_size of {COMPILATION}", str(maximum), "a whole number", version)
+        )
         options[COMPILATION] = {key: value for key, value in compilation.items() if key != "max_cudagraph_capture_size"}
     for flag, key in _SIZE_FLAGS.items():
         exclusive = flag != "--cuda-graph-sizes" or version >= (0, 11, 2)
@@ -56,12 +50,12 @@ def refused_values(options: dict[str, Any], version: Version) -> list[Finding]:
     return findings
 
 
-def _not_whole(option: str, text: str, version: Version) -> Finding:
-    if "," in text and option.endswith("sizes"):
+def _invalid(option: str, text: str, complaint: str, version: Version) -> Finding:
+    if "," in text and option in _SIZE_LISTS:
         message = f"{option} {text}: sizes are separated by spaces, vLLM {version_text(version)} refuses commas"
         return Finding("error", "capture-sizes-comma-separated", message, f"{option} {' '.join(text.split(','))}")
-    message = f"{option} takes a whole number, vLLM {version_text(version)} refuses {text!r}"
-    return Finding("error", "value-invalid", message, f"{option} N")
+    message = f"{option} takes {complaint}: vLLM {version_text(version)} refuses {text!r}"
+    return Finding("error", "value-invalid", message, f"{option} with {complaint}")
 
 
 def without_effect(options: Mapping[str, Any], version: Version) -> list[Finding]:

@@ -268,7 +268,11 @@ def test_what_is_no_vllm_command_names_the_word(words, part):
         ("vllm serve M --max-num 8", NEW, "option-ambiguous", "write the option out"),
         ("vllm serve M '--max-num-seqs 8'", NEW, "words-in-one-argument", "'--max-num-seqs', '8'"),
         ("vllm serve M N", NEW, "word-without-option", "leave it out"),
-        ("vllm serve M --max-num-seqs 4k", NEW, "value-invalid", "--max-num-seqs N"),
+        ("vllm serve M --max-num-seqs 4k", NEW, "value-invalid", "--max-num-seqs with a whole number"),
+        ("vllm serve M --dtype fp16", NEW, "value-invalid", "float16"),
+        ("vllm serve M --kv-cache-dtype int8 --seed 1", NEW, "value-invalid", "fp8"),
+        ("vllm serve M --gpu-memory-utilization 90%", NEW, "value-invalid", "a number"),
+        ("vllm serve M --max-num-batched-tokens 8k", (0, 9, 0), "value-invalid", "a whole number"),
     ],
 )
 def test_findings(text, version, code, fix):
