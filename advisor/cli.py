@@ -200,7 +200,7 @@ def migrate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the file with comments.")] = False,
 ) -> None:
-    """Rewrite a serve command for another vLLM version; exit code 1 if something has no equivalent there."""
+    """Rewrite a serve command for another vLLM version; exit code 1 if something could not be carried over."""
     import json
 
     from advisor.engine.migrate import migrate as migrated
@@ -210,13 +210,14 @@ def migrate(
 
     source = read_source(file, from_version)
     new, note = known_version(to_version)
-    notes = (*source.notes, *([note] if note else []))
     result = migrated(source.options, source.env, source.version, new)
+    notes = (*source.notes, *([note] if note else []))
+    told = report.Told(result, notes, source.problems, not source.guessed, beside(source, result))
     text = rewritten(source, result)
     if as_json:
-        print(json.dumps(report.as_json(result, notes, not source.guessed, text, source.model), indent=2))
+        print(json.dumps(report.as_json(told, text, source.model), indent=2))
     else:
-        print("\n".join(report.comment_lines(result, notes, not source.guessed, beside(source, result))))
+        print("\n".join(report.comment_lines(told)))
         print(text, end="")
-    if result.lost:
+    if not told.complete:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from advisor.yaml_files import read_yaml
 
 Version = tuple[int, ...]
 PROFILE, CONFIG, COMMAND = "profile", "vllm-yaml", "command"
+_VARIABLE = "variable-not-expanded"
+_SHELL = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _LONG = 100  # characters; a longer command is broken, one option a line
 
 
@@ -36,6 +39,7 @@ class Source:
     options: ServeOptions
     env: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # what its version refuses; the words in question are not carried over
     guessed: bool = False  # the version was not given: it is the newest release that knows every option
     profile: Profile | None = None
 
@@ -87,8 +91,25 @@ def _as_read(kind: str, read: Callable[[Version], ReadCommand], given: str | Non
     else:
         version, note = known_version(given)
         found, notes = read(version), [note] if note else []
-    notes += [f"{finding.code}: {finding.message}" for finding in found.findings if finding.severity != "info"]
-    return Source(kind, version, found.model, found.options, found.env, tuple(notes), guessed=given is None)
+    told = [finding for finding in found.findings if finding.code != _VARIABLE]
+    notes += [f"{finding.code}: {finding.message}" for finding in told if finding.severity == "warning"]
+    problems = tuple(f"{finding.code}: {finding.message}" for finding in told if finding.severity == "error")
+    if any(finding.code == _VARIABLE for finding in found.findings):
+        found = _with_variables(found)
+    return Source(kind, version, found.model, found.options, found.env, tuple(notes), problems, given is None)
+
+
+def _with_variables(read: ReadCommand) -> ReadCommand:
+    """Shell variables of the text itself filled in; others as `${NAME}`, which the written command leaves to the shell."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, str):
+            return _SHELL.sub(lambda found: read.env.get(found[1] or found[2], f"${{{found[1] or found[2]}}}"), value)
+        if isinstance(value, Mapping):
+            return {name: filled(item) for name, item in value.items()}
+        return [filled(item) for item in value] if isinstance(value, list) else value
+
+    return replace(read, model=filled(read.model), options=ServeOptions(filled(read.options.values)))
 
 
 def _newest_that_knows(read: Callable[[Version], ReadCommand]) -> tuple[Version, ReadCommand]:

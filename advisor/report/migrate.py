@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.engine.default_changes import DefaultChange
@@ -10,31 +11,46 @@ from advisor.engine.migrate import Migration
 from advisor.engine.versions import version_text
 
 
-def comment_lines(
-    migration: Migration, notes: tuple[str, ...], with_defaults: bool, env: Mapping[str, str]
-) -> list[str]:
+@dataclass(frozen=True)
+class Told:
+    """A migration and what was found while its file was read."""
+
+    migration: Migration
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # what the file's own version refuses: the words are not in the result
+    with_defaults: bool = True
+    env_beside: Mapping[str, str] = field(default_factory=dict)  # variables that the rewritten file cannot hold
+
+    @property
+    def complete(self) -> bool:
+        return not self.migration.lost and not self.problems
+
+
+def comment_lines(told: Told) -> list[str]:
     """Lines that all start with `#`, so that the rewritten text below them stays a file of its kind."""
     # A line break in a value must not end the comment.
-    return [("# " + " ".join(line.splitlines())).rstrip() for line in _lines(migration, notes, with_defaults, env)]
+    return [("# " + " ".join(line.splitlines())).rstrip() for line in _lines(told)]
 
 
-def _lines(migration: Migration, notes: tuple[str, ...], with_defaults: bool, env: Mapping[str, str]) -> Iterator[str]:
+def _lines(told: Told) -> Iterator[str]:
+    migration = told.migration
     yield f"vLLM {version_text(migration.old)} -> {version_text(migration.new)}"
-    yield from (f"note: {note}" for note in (*notes, *migration.notes))
-    if env:
-        yield "to set in the environment: " + " ".join(f"{name}={value}" for name, value in env.items())
-    if not migration.changed and not migration.lost:
+    yield from (f"note: {note}" for note in (*told.notes, *migration.notes))
+    yield from (f"NOT READ, left out: {problem}" for problem in told.problems)
+    if told.env_beside:
+        yield "to set in the environment: " + " ".join(f"{name}={value}" for name, value in told.env_beside.items())
+    if not migration.changed and told.complete:
         yield "nothing is written differently"
     for change in migration.changed:
         reason = f" ({change.reason})" if change.reason else ""
         yield f"changed: {change.before} -> {change.after or 'nothing'}{reason}"
     for lost in migration.lost:
         yield f"NO EQUIVALENT, left out: {lost.before}: {lost.reason}"
-    if not with_defaults:
+    if not told.with_defaults:
         yield "changed defaults are not listed without --from-version"
         return
-    for change in migration.defaults:
-        yield _default(change, migration.old > migration.new)
+    for default in migration.defaults:
+        yield _default(default, migration.old > migration.new)
 
 
 def _default(change: DefaultChange, backwards: bool) -> str:
@@ -45,10 +61,9 @@ def _default(change: DefaultChange, backwards: bool) -> str:
     return f"default changed in {since}: {change.setting}: {change.before} -> {change.after}{keep}"
 
 
-def as_json(
-    migration: Migration, notes: tuple[str, ...], with_defaults: bool, text: str, model: str | None
-) -> dict[str, Any]:
+def as_json(told: Told, text: str, model: str | None) -> dict[str, Any]:
     """The same for scripts. `argv` starts with `vllm serve`; `file` is the rewritten text."""
+    migration = told.migration
     return {
         "from_version": version_text(migration.old),
         "to_version": version_text(migration.new),
@@ -56,10 +71,11 @@ def as_json(
         "env": dict(migration.spelling.env),
         "changed": [{"before": c.before, "after": c.after, "reason": c.reason} for c in migration.changed],
         "no_equivalent": [{"before": lost.before, "reason": lost.reason} for lost in migration.lost],
+        "not_read": list(told.problems),
         "default_changes": [
             {"setting": c.setting, "since": version_text(c.since), "before": c.before, "after": c.after, "keep": c.keep}
-            for c in (migration.defaults if with_defaults else ())
+            for c in (migration.defaults if told.with_defaults else ())
         ],
-        "notes": [*notes, *migration.notes],
+        "notes": [*told.notes, *migration.notes],
         "file": text,
     }

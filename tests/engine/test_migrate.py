@@ -249,6 +249,22 @@ def test_a_command_in_a_text_file(tmp_path):
     assert "# changed: VLLM_ATTENTION_BACKEND=FLASHINFER -> --attention-backend FLASHINFER" in comments
 
 
+def test_shell_variables_stay_with_the_shell(tmp_path):
+    path = tmp_path / "serve.sh"
+    path.write_text("M=org/m vllm serve $M --api-key $KEY --max-num-seqs 8\n")
+    code, text = run(path, "--from-version", "0.26.0", "--to-version", "0.27.1")
+    assert code == 0 and "variable" not in text
+    assert text.splitlines()[-1] == 'M=org/m vllm serve org/m --api-key "${KEY}" --max-num-seqs 8'
+
+
+def test_what_the_old_version_refuses_is_named(tmp_path):
+    path = tmp_path / "serve.sh"
+    path.write_text("vllm serve m --cuda-graph-sizes 8 --max-num-seqs 8\n")
+    code, text = run(path, "--from-version", "0.26.0", "--to-version", "0.27.1")
+    assert code == 1 and "# NOT READ, left out: option-renamed: --cuda-graph-sizes at word 4" in text
+    assert text.splitlines()[-1] == "vllm serve m --max-num-seqs 8"
+
+
 def test_json_and_the_exit_code_for_losses(tmp_path):
     path = tmp_path / "serve.txt"
     path.write_text("vllm serve m --performance-mode interactivity --max-num-seqs 8\n")
