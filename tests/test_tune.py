@@ -18,6 +18,7 @@ from advisor.errors import EnvironmentMismatch, InputError, Interrupted, Launche
 from advisor.progress import Silent
 from advisor.records import BackendFacts, Decision, EngineFacts, Facts, GpuFacts, ModelFacts, Outcome
 from advisor.request import request_from_words
+from advisor.study import setup
 from tests.fakes import fake_settings
 from tests.study_help import sample
 
@@ -87,9 +88,9 @@ class FakeResolution:
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch):
-    monkeypatch.setattr(pipeline, "inspect_all", lambda *_, **__: FACTS)
+    monkeypatch.setattr(setup, "inspect_all", lambda *_, **__: FACTS)
     monkeypatch.setattr(pipeline, "Resolution", FakeResolution)
-    monkeypatch.setattr(pipeline, "BenchClient", FakeClient)
+    monkeypatch.setattr(setup, "BenchClient", FakeClient)
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def test_a_full_disk_is_told_and_the_study_goes_on(request_for, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         real(self, trial)
 
-    monkeypatch.setattr(pipeline.Study, "append", append)
+    monkeypatch.setattr(setup.Study, "append", append)
     with pytest.raises(EnvironmentMismatch, match=r"No space left on device.*runs"):
         pipeline.tune(request_for(EAGER), Silent())
     assert children() == []
@@ -226,7 +227,7 @@ def test_ctrl_c_while_inspecting_is_told_as_such(request_for, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "inspect_all", stopped)
+    monkeypatch.setattr(setup, "inspect_all", stopped)
     with pytest.raises(Interrupted, match="no server is running") as caught:
         pipeline.tune(request_for(EAGER), Silent())
     assert caught.value.exit_code == 130

@@ -12,12 +12,12 @@ from typing import Protocol
 from advisor.engine.agreement import disagreement, rewritten_at_start
 from advisor.engine.logs import parse_active
 from advisor.engine.render import serve_command
+from advisor.journal import now
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
 from advisor.records import Active, Command, Facts, Outcome, Sample, Trial, Workload
 from advisor.runner.base import Job
-from advisor.store import now
 
 
 class Client(Protocol):

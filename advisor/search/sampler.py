@@ -169,7 +169,7 @@ class StorageMirror:
     The journal stays the truth: what the storage lacks is added when a study is opened again, nothing is read back from it.
     """
 
-    def __init__(self, url: str, study_name: str, objective: Objective, settings: Sequence[SettingChoices]):
+    def __init__(self, url: str, study_name: str, objective: Objective):
         try:
             self._study = optuna.create_study(
                 storage=url, study_name=study_name, direction=_direction(objective), load_if_exists=True
@@ -177,15 +177,21 @@ class StorageMirror:
         except Exception as error:  # SQLAlchemy and each database driver raise their own classes
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"--storage {_without_password(url)!r} cannot be opened: {first}") from None
-        self._settings = settings
         self._known = {trial.user_attrs.get("number") for trial in self._study.get_trials(deepcopy=False)}
 
-    def add(self, number: int, candidate: Candidate, score: float | None, attributes: Mapping[str, Any]) -> None:
+    def add(
+        self,
+        settings: Sequence[SettingChoices],
+        number: int,
+        candidate: Candidate,
+        score: float | None,
+        attributes: Mapping[str, Any],
+    ) -> None:
         """Copy one trial; one that is there already is left alone."""
         if number in self._known:
             return
         facts = {"number": number, "label": candidate.label, **attributes}
-        trial = frozen_trial(self._settings, candidate, score, 0.0, facts)
+        trial = frozen_trial(settings, candidate, score, 0.0, facts)
         if score is None:
             trial.state, trial.values = TrialState.FAIL, None
         self._study.add_trial(trial)

@@ -136,9 +136,9 @@ def test_mirror_holds_each_trial_once_and_failures_as_failures(tmp_path):
 
     url = f"sqlite:///{tmp_path}/o.db"
     for _ in range(2):  # opening again adds nothing
-        mirror = StorageMirror(url, "s", THROUGHPUT, SETTINGS)
-        mirror.add(0, Candidate(), 100.0, {"phase": "baseline"})
-        mirror.add(1, Candidate({"--a": 2}), None, {"phase": "search"})
+        mirror = StorageMirror(url, "s", THROUGHPUT)
+        mirror.add(SETTINGS, 0, Candidate(), 100.0, {"phase": "baseline"})
+        mirror.add(SETTINGS, 1, Candidate({"--a": 2}), None, {"phase": "search"})
     trials = optuna.load_study(study_name="s", storage=url).trials
     assert [(item.state.name, item.user_attrs["number"]) for item in trials] == [("COMPLETE", 0), ("FAIL", 1)]
     assert trials[1].params == {"--a": "2", "--b": "default", "--c": "default"}
@@ -146,5 +146,5 @@ def test_mirror_holds_each_trial_once_and_failures_as_failures(tmp_path):
 
 def test_unreachable_storage_is_a_clear_error_without_the_password():
     with pytest.raises(InputError) as caught:
-        StorageMirror("postgresql://me:secret@127.0.0.1:1/x", "s", THROUGHPUT, SETTINGS)
+        StorageMirror("postgresql://me:secret@127.0.0.1:1/x", "s", THROUGHPUT)
     assert "secret" not in str(caught.value) and "***" in caught.value.problem

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from advisor.errors import InputError
+from advisor.journal import Study, write_atomically
 from advisor.records import Candidate, Command, Outcome
-from advisor.store import Study, write_atomically
 from tests.study_help import trial
 
 IDENTITY = {"model": "m", "samples": 2, "serve_args": ("--a", "1")}

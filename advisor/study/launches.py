@@ -1,0 +1,116 @@
+"""Launches of a study: each one is journalled before anything else looks at it, mirrored, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.engine.agreement import KEPT
+from advisor.errors import Interrupted, LaunchesFailed
+from advisor.journal import Study
+from advisor.launch.tracebacks import error_lines
+from advisor.progress import Progress
+from advisor.records import Candidate, Outcome, Trial
+from advisor.request import TuneRequest
+from advisor.runner.base import Job, Runner
+from advisor.runner.real import JobInterrupted
+from advisor.search.budget import Budget
+from advisor.search.sampler import StorageMirror
+from advisor.search.scores import score
+from advisor.space.candidates import SearchSpace
+from advisor.verdict.confirm import seeds
+
+
+class Launches:
+    """Call it with a phase and a candidate; it returns the finished trial."""
+
+    def __init__(
+        self,
+        request: TuneRequest,
+        study: Study,
+        space: SearchSpace,
+        runner: Runner,
+        progress: Progress,
+        mirror: StorageMirror | None,
+    ):
+        self._samples, self._objective = request.samples, request.objective
+        self._study, self._space, self._runner = study, space, runner
+        self._progress, self._mirror = progress, mirror
+        for trial in study.trials:
+            self._copy(trial)
+
+    def __call__(self, phase: str, candidate: Candidate, number: int = 0) -> Trial:
+        """Launch, measure, journal. Raises Interrupted after Ctrl-C, when the server has ended and the trial is written."""
+        job = self._job(phase, candidate, number)
+        self._progress.trial_started(job.number, phase, candidate)
+        try:
+            trial = self._runner.run(job)
+        except JobInterrupted as stop:
+            self._study.append(stop.trial)
+            problem = f"stopped during trial {job.number}; the server has ended"
+            raise Interrupted(problem, how_to_continue(self._study)) from None
+        self._study.append(trial)
+        self._copy(trial)
+        baseline = baseline_trial(self.done())
+        reference = score(baseline, self._objective) if baseline else None
+        self._progress.trial_ended(trial, score(trial, self._objective), reference)
+        return trial
+
+    def done(self) -> Sequence[Trial]:
+        """All trials of the study so far, earlier sessions included."""
+        return self._study.trials
+
+    def baseline(self) -> Trial:
+        """The baseline's measurement, taken now unless an earlier session did. Raises LaunchesFailed when it is not OK."""
+        trial = baseline_trial(self.done()) or self("baseline", Candidate())
+        check_baseline(trial, self._study)
+        return trial
+
+    def _job(self, phase: str, candidate: Candidate, number: int) -> Job:
+        resolved = self._space.resolved.get(candidate.key, {})
+        return Job(
+            number=self._study.next_number,
+            phase=phase,
+            candidate=candidate,
+            seeds=seeds(phase, self._samples, number),
+            round=number if phase == "confirm" else None,
+            resolved={name: resolved[name] for name in KEPT if name in resolved},
+        )
+
+    def _copy(self, trial: Trial) -> None:
+        if self._mirror:
+            attributes = {"phase": trial.phase, "outcome": trial.outcome.value, "reason": trial.reason}
+            self._mirror.add(
+                self._space.settings, trial.number, trial.candidate, score(trial, self._objective), attributes
+            )
+
+
+def baseline_trial(trials: Sequence[Trial]) -> Trial | None:
+    """The baseline's measurement, None where none succeeded yet: one that failed is tried again in the next session."""
+    return next((trial for trial in trials if trial.phase == "baseline" and trial.ok), None)
+
+
+def search_goes_on(budget: Budget, trials: Sequence[Trial]) -> bool:
+    """Once confirmed, a study is searched further only for a larger budget than the one that ended its search.
+
+    What the confirmation cost is left out, so that a finished study with the same budget launches nothing.
+    """
+    searched = [trial for trial in trials if trial.phase != "confirm"]
+    return len(searched) == len(trials) or budget.stop_reason(searched) is None
+
+
+def check_baseline(trial: Trial, study: Study) -> None:
+    if trial.ok:
+        return
+    log = study.folder / (trial.folder or "") / "server.log"
+    lines = error_lines(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else []
+    if trial.outcome is Outcome.INVALID_MEASUREMENT:  # the server itself was well
+        lines = ["is this machine busy with something else? the same command measures it again"]
+    raise LaunchesFailed(
+        f"the baseline ended as {trial.outcome.value}: {trial.reason}",
+        "\n".join([*lines, f"log: {log}"]),
+    )
+
+
+def how_to_continue(study: Study) -> str:
+    whole = sum(trial.outcome is not Outcome.INTERRUPTED for trial in study.trials)
+    return f"finished trials kept in {study.folder}: {whole}; the same command goes on from there"

@@ -1,0 +1,162 @@
+"""What stands before the first launch: facts, the study's folder, the space, the benchmark client."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from advisor.engine.options import parse_options
+from advisor.engine.render import changes, check_version, fixed_by, serve_arguments
+from advisor.errors import InputError, LaunchesFailed
+from advisor.inspection.inspect_all import inspect_all
+from advisor.inspection.resolution import Resolution
+from advisor.journal import Study
+from advisor.measure.client import BenchClient
+from advisor.measure.workload import check_fits
+from advisor.progress import Progress
+from advisor.records import Candidate, Facts
+from advisor.request import TuneRequest
+from advisor.runner.real import RealRunner
+from advisor.search.sampler import StorageMirror
+from advisor.serving_profile.store import check_writable, file_name, profile_path
+from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings
+from advisor.space.spec import SpaceSpec, load_space
+from advisor.target_process import dropped_variables
+
+
+def inspect(request: TuneRequest, progress: Progress) -> Facts:
+    """GPU, engine and model, checked against what was asked for."""
+    progress.stage("inspect: GPU, vLLM, model")
+    facts = inspect_all(request.model, request.gpu, request.engine_python, request.serve_args, request.serve_env)
+    check_version(facts.engine.vllm_version)
+    check_fits(request.workload, _max_length(request, facts))
+    ignored = [name for name in dropped_variables(os.environ) if name not in request.serve_env]
+    if ignored:
+        progress.note(f"not handed to the server: {', '.join(ignored)} (use --env NAME=VALUE for what is meant)")
+    progress.note(
+        f"{facts.gpu.name}, vLLM {facts.engine.vllm_version}, {facts.model.architecture}"
+        + (" with random weights" if random_weights(request) else "")
+    )
+    return facts
+
+
+def _max_length(request: TuneRequest, facts: Facts) -> int:
+    given = parse_options(request.serve_args).values.get("--max-model-len")
+    return int(given) if given and str(given).isdigit() else facts.model.max_length
+
+
+def random_weights(request: TuneRequest) -> bool:
+    return parse_options(request.serve_args).values.get("--load-format") == "dummy"
+
+
+def profile_file(request: TuneRequest, facts: Facts) -> Path:
+    """Where the profile goes, proven writable before anything is measured."""
+    file = (
+        request.output
+        if request.output.suffix in (".yaml", ".yml")
+        else profile_path(request.output, facts, request.workload)
+    )
+    check_writable(file)
+    return file
+
+
+def study_name(request: TuneRequest, facts: Facts) -> str:
+    return request.study or f"{Path(facts.model.model).resolve().name}-{facts.gpu.slug}-{request.workload.name}"
+
+
+def storage_mirror(request: TuneRequest, facts: Facts) -> StorageMirror | None:
+    """The Optuna storage, opened before anything is measured. Raises InputError where it cannot be."""
+    if not request.storage:
+        return None
+    return StorageMirror(request.storage, study_name(request, facts), request.objective)
+
+
+def open_study(request: TuneRequest, facts: Facts, progress: Progress) -> Study:
+    """The study's folder, new or continued. Raises InputError where its trials could not be compared with new ones."""
+    model, name = facts.model, study_name(request, facts)
+    identity = {
+        "model": model.model,
+        "config": model.config_hash,
+        "gpu": facts.gpu.name,
+        "driver": facts.gpu.driver,
+        "vllm": facts.engine.vllm_version,
+        "torch": facts.engine.torch_version,
+        "workload": request.workload,
+        "objective": request.objective.metric,
+        "serve_args": request.serve_args,
+        "env": request.serve_env,
+        "space": space_spec(request, facts).model_dump(mode="json", by_alias=True),
+        "samples": request.samples,
+    }
+    study = Study(request.runs / file_name(name), name, identity)
+    again = f": continues after {len(study.trials)} trials" if study.resumed else ""
+    progress.note(f"study {study.name} in {study.folder}{again}")
+    progress.resumed(study.spent_s)
+    return study
+
+
+def space_spec(request: TuneRequest, facts: Facts) -> SpaceSpec:
+    return request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
+
+
+def _resolve(request: TuneRequest, candidate: Candidate, version: str, resolution: Resolution) -> dict:
+    """What the installed vLLM makes of a candidate; not ok where its version has no words for it."""
+    try:
+        arguments, env = serve_arguments(request.serve_args, candidate, version), changes(candidate, version)[1]
+    except InputError as error:
+        return {"ok": False, "error": error.problem}
+    return resolution.resolve(arguments, env)
+
+
+def space(request: TuneRequest, facts: Facts, resolution: Resolution, progress: Progress) -> SearchSpace:
+    """The distinct legal candidates, as the installed vLLM resolves them."""
+    progress.stage("space: candidates that this vLLM accepts, each resolved once")
+    fixed = fixed_by(parse_options(request.serve_args), request.serve_env, facts.engine.vllm_version)
+
+    def resolve(candidates: Sequence[Candidate]) -> list[dict]:
+        return [_resolve(request, item, facts.engine.vllm_version, resolution) for item in candidates]
+
+    baseline = resolve([Candidate()])[0]
+    if not baseline["ok"]:
+        raise LaunchesFailed(f"vLLM refuses the baseline: {baseline['error']}", "mend --serve-args or --env")
+    limits = Limits(baseline["resolved"]["max_num_seqs"], baseline["resolved"]["max_num_batched_tokens"])
+    settings = concrete_settings(space_spec(request, facts), facts.engine, facts.gpu, request.workload, limits, fixed)
+    built = build_space(settings, facts.engine, resolve)
+    progress.note(
+        f"{len(built.candidates)} distinct candidates; {len(built.rejections)} combinations dropped before launch"
+    )
+    return built
+
+
+def check_not_empty(space: SearchSpace) -> None:
+    """A tune that can only find what it began with would cost seven launches and tell nothing."""
+    if space.candidates:
+        return
+    reasons = Counter(item.reason for item in space.rejections).most_common(1)
+    raise InputError(
+        "the search space leaves nothing to try beside the default: "
+        + (f"{len(space.rejections)} combinations dropped, most often: {reasons[0][0]}" if reasons else "it is empty"),
+        "--dry-run lists what is dropped and why; choose another --space",
+    )
+
+
+def client(request: TuneRequest, facts: Facts, study: Study) -> BenchClient:
+    trust = parse_options(request.serve_args).values.get("--trust-remote-code") is True
+    return BenchClient(
+        facts.engine.python,
+        facts.model.model,
+        trust_remote_code=trust,
+        root=study.folder,
+        log=study.folder / "bench.log",
+    )
+
+
+def runner(
+    request: TuneRequest, facts: Facts, study: Study, bench: BenchClient, waiting: Callable[[str, float], None]
+) -> RealRunner:
+    """Real launches on this machine, in the study's folder."""
+    return RealRunner(
+        facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting
+    )
