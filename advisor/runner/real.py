@@ -19,6 +19,8 @@ from advisor.launch.server import Server
 from advisor.records import Active, Command, Facts, Outcome, Sample, Trial, Workload
 from advisor.runner.base import Job
 
+REPEAT_SEEDS_FROM = 1_000_000  # a repeated sample needs new prompts, or the prefix cache answers them
+
 
 class Client(Protocol):
     """What the runner needs of a load generator (advisor/measure/client.py)."""
@@ -77,14 +79,20 @@ class RealRunner:
             server.check_alive()
             with launch.timed("measure_s"):
                 for seed in launch.job.seeds:
-                    self._waiting(f"measuring, seed {seed}", 0.0)
-                    sample = self._client.sample(
-                        server.base_url, server.served_name, self._workload, seed, launch.folder
-                    )
-                    server.check_alive()
-                    launch.samples.append(sample)
+                    launch.samples.append(self._sample(server, launch, seed))
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
+
+    def _sample(self, server: Server, launch: _Launch, seed: int) -> Sample:
+        """One sample; an invalid one is repeated once, with prompts of its own: on a busy machine the client can starve."""
+        for attempt in (seed, seed + REPEAT_SEEDS_FROM):
+            self._waiting(f"measuring, seed {attempt}", 0.0)
+            sample = self._client.sample(server.base_url, server.served_name, self._workload, attempt, launch.folder)
+            server.check_alive()
+            if not sample.problems:
+                break
+            launch.notes.append(f"seed {attempt} was not valid: {sample.problems[0]}")
+        return sample
 
     def _command(self, job: Job) -> Command:
         model = self._facts.model.model
@@ -118,6 +126,7 @@ class _Launch:
         self.job, self.command, self.folder = job, command, folder
         self.outcome, self.reason = Outcome.OK, ""
         self.samples: list[Sample] = []
+        self.notes: list[str] = []
         self.times: dict[str, float] = {}
         self.active = Active()
         self.started_at = now()
@@ -153,7 +162,7 @@ class _Launch:
             samples=tuple(_relative(sample, root) for sample in self.samples),
             active=self.active,
             resolved=self.job.resolved,
-            notes=rewritten_at_start(self.job.resolved, self.active),
+            notes=(*rewritten_at_start(self.job.resolved, self.active), *self.notes),
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),

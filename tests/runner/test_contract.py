@@ -65,6 +65,14 @@ def test_a_bad_sample_is_an_invalid_measurement(tmp_path):
     assert done.outcome is Outcome.INVALID_MEASUREMENT and done.reason == "3 of 4 requests failed"
 
 
+def test_an_invalid_sample_is_repeated_once_with_other_prompts(tmp_path):
+    done = fake_runner(tmp_path, problems=["the client was starved"], only_seeds=[1]).run(
+        Job(0, "baseline", Candidate(), (0, 1, 2))
+    )
+    assert done.ok and [item.seed for item in done.samples] == [0, 1_000_001, 2]
+    assert done.notes == ("seed 1 was not valid: the client was starved",)
+
+
 def test_another_backend_than_requested_is_not_credited(tmp_path):
     fallen_back = Candidate({"attention_backend": "FLASHINFER", "FAKE_ACTIVE_BACKEND": "TRITON_ATTN"})
     done = fake_runner(tmp_path).run(Job(0, "search", fallen_back, (0,)))
