@@ -29,6 +29,8 @@ from advisor.target_process import TargetProcess, scrubbed_environment
 
 RECORDED = sorted((Path(__file__).parents[1] / "data" / "resolution").glob("cuda-*.json"))
 COUNT = 320
+# Flags that earlier releases do not have: their parsers refuse them, which is not for these rules to say.
+LATER_FLAGS = {"--performance-mode": (0, 17, 1), "--attention-backend": (0, 13, 0)}
 SEED = 26
 
 # What a candidate may set; None leaves it out. The first value of each is taken most of the time, so that few things meet.
@@ -152,12 +154,12 @@ def test_the_rules_agree_with_recorded_releases(path):
     recorded = json.loads(path.read_text())
     version = version_tuple(recorded["vllm"])
     told = [expand(entry, recorded["lists"]) for entry in recorded["answers"]]
-    assert len(told) == COUNT and sum(answer is not None for answer in told) > 180
+    assert len(told) == COUNT and sum(answer is not None for answer in told) > 140
     llama = model(recorded["max_position_embeddings"], 128)
     pairs = (
         (argv, answer, by_rules(argv, version, compute_capability=(9, 0), gpu_memory_gib=140.4, model=llama))
         for argv, answer in zip(candidates(), told, strict=True)
-        if version >= (0, 17, 1) or "--performance-mode" not in argv  # the parser refuses the flag: not for these rules
+        if not any(flag in argv and version < first for flag, first in LATER_FLAGS.items())
     )
     assert differences(pairs) == []
 
