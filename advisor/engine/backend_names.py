@@ -20,9 +20,13 @@ def plain_name(name: str) -> str:
 
 
 def is_backend(name: str, version: Version) -> bool:
-    """Whether this version takes the name. The old suffix was still stripped, with a warning, in 0.11.0 and 0.11.2."""
+    """Whether this version takes the name.
+
+    0.11.0 and 0.11.2 hold code that would strip the old suffix, but envs.py compares the variable with the enumeration first and
+    refuses it (executed).
+    """
     names = backend_names(version)
-    return name.upper() in names or (version < (0, 12) and plain_name(name) in names)
+    return name.upper() in names or (version < (0, 11) and plain_name(name) in names)
 
 
 def _within(version: Version, span: tuple[Version, Version | None]) -> bool:

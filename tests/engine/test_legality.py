@@ -34,7 +34,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "resolution" / "backends-cuda-0.
         ((0, 10, 0), "CUTLASS_MLA", False),
         ((0, 10, 2), "FLASHINFER_MLA", True),
         ((0, 11, 0), "TRITON_ATTN", True),
-        ((0, 11, 0), "FLASHINFER_VLLM_V1", True),  # the suffix is stripped
+        ((0, 11, 0), "FLASHINFER_VLLM_V1", False),  # envs.py refuses the old suffix
         ((0, 12, 0), "FLASHINFER_VLLM_V1", False),
         ((0, 11, 2), "XFORMERS", True),
         ((0, 12, 0), "XFORMERS", False),
