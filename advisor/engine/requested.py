@@ -160,7 +160,7 @@ def _level(reader: _Reader) -> int | None:
 
 
 def _compilation_mode(reader: _Reader, compilation: Mapping[str, Any]) -> str | None:
-    value = compilation.get("mode")
+    value = compilation.get("mode") if reader.version >= (0, 11, 2) else None  # an unknown key, ignored, before
     if value is None and reader.version < (0, 18, 1):
         value = compilation.get("level")
     if value is None and reader.version < LEVELS_SINCE:

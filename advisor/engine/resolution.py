@@ -8,8 +8,9 @@ that is what `create_engine_config()` shows. What the rules do not know is None 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from advisor.engine import legality
+from advisor.engine import legality, old_engine
 from advisor.engine.backend_choice import Choice, Surroundings, asked_backend, checked_against
 from advisor.engine.backend_table import Version
 from advisor.engine.batch_defaults import BatchLimits, batch_limits, default_tier
@@ -47,11 +48,18 @@ def resolve_by_rules(
     for problem in asked.problems:
         notes.refuse(problem.code, problem.message, problem.fix)
     machine = machine_of(platform, compute_capability, gpu_memory_gib, version, notes)
+    fallback = old_engine.falls_back(env, version) if machine.platform == "cuda" else None
+    if fallback:
+        notes.findings.append(Finding("warning", "old-engine", fallback, "choose a backend of V1, or none"))
+        machine = replace(machine, memory_gib=min(machine.memory_gib, old_engine.MEMORY_GIB))
     assume_model(model, asked, notes)
     limits = _limits(asked, env, version, machine, model, notes)
     choice = _backend(options, env, version, asked, machine, model, notes)
     v2 = _runner(asked, env, version, machine, model)
     modes = resolved_modes(asked, env, version, machine, model, v2, notes)
+    if fallback:  # its own decode graphs are not among the modes of V1
+        origins = dict.fromkeys(("compilation_mode", "cudagraph_mode"), "rewrite:old-engine")
+        modes = replace(modes, compilation="NONE", graphs="NONE", origins={**modes.origins, **origins})
     support, rewrite = runner_rewrite(asked, version, machine, choice, modes, notes)
     captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, notes)
     remark(options, asked, version, machine, modes, notes)
