@@ -6,7 +6,8 @@ the compiled extensions that says so; MODEL is a folder with the config.json of 
     python tests/engine/test_resolution_agreement.py requests MODEL > requests.jsonl
     CUDA_PYTHON advisor/target/resolve.py < requests.jsonl > answers.jsonl
     python tests/engine/test_resolution_agreement.py record V < answers.jsonl
-Such a stand-in was used for all that is recorded here: 0.26.0 is the CUDA build, the others the Python files of the release.
+0.26.0 was recorded with the CUDA build on a real H200 (2026-11-30) and, before, with a stand-in: the answers were equal to the
+byte. The other releases were recorded with a stand-in and their Python files.
 """
 
 from __future__ import annotations

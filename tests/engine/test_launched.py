@@ -1,0 +1,40 @@
+"""Resolved equals active: what the rules say before a launch against what real servers on an H200 said they run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from advisor.engine.agreement import rewritten_at_start
+from advisor.engine.logs import parse_active
+from advisor.engine.options import parse_options
+from advisor.engine.resolution import resolve_by_rules
+from advisor.records import ModelFacts
+
+LOGS = sorted((Path(__file__).parents[1] / "data" / "launches" / "h200-0.26").glob("*.log"))
+QWEN = ModelFacts(
+    "Qwen3-0.6B", "Qwen3ForCausalLM", "0" * 16, 28, 1024, 16, 8, 128, 151936, 40960, dtype="bfloat16"
+)
+
+
+def test_enough_were_launched():
+    assert len(LOGS) >= 12
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_resolved_is_active(path):
+    first, _, log = path.read_text().partition("\n")
+    argv = json.loads(first.partition("[")[1] + first.partition("[")[2])
+    resolved = resolve_by_rules(
+        parse_options(argv), {}, (0, 26, 0), compute_capability=(9, 0), gpu_memory_gib=139.8, model=QWEN
+    ).values
+    active = parse_active(log)
+    assert resolved["compilation_mode"] == active.compilation_mode
+    assert resolved["cudagraph_mode"] == active.cudagraph_mode
+    assert [resolved["attention_backend"]] == list(active.attention_backends)
+    assert resolved["enforce_eager"] == active.enforce_eager
+    # The log shows the configured list; with speculation the runner rounds it afterwards.
+    assert list(resolved["cudagraph_capture_sizes_in_config"]) == list(active.capture_sizes)
+    assert rewritten_at_start({**resolved, "cudagraph_capture_sizes": None}, active) == ()
