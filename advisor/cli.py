@@ -203,8 +203,8 @@ def migrate(
     """Rewrite a serve command for another vLLM version; exit code 1 if something could not be carried over."""
     import json
 
-    from advisor.engine.migrate import migrate as migrated
     from advisor.engine.versions import known_version
+    from advisor.engine.writing.migrate import migrate as migrated
     from advisor.export.migrate_file import beside, read_source, rewritten
     from advisor.report import migrate as report
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from advisor.engine.backend_choice import asked_backend
 from advisor.engine.capture import CaptureRequest, Coverage, coverage
-from advisor.engine.command_line import ReadCommand
 from advisor.engine.options import ATTENTION, COMPILATION
-from advisor.engine.pasted import CONFIG_FILE, FLAG
-from advisor.engine.requested import Requested, read_request
-from advisor.engine.resolution import resolve_by_rules
+from advisor.engine.reading.command_line import ReadCommand
+from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
+from advisor.engine.rules.backend_choice import asked_backend
+from advisor.engine.rules.requested import Requested, read_request
+from advisor.engine.rules.resolution import resolve_by_rules
 from advisor.engine.versions import version_text
 from advisor.records import Finding, ModelFacts, Resolved
 

@@ -1,7 +1,7 @@
 """A candidate in the spelling of the installed vLLM: argument list and environment.
 
-Abstract settings and where they live stand in spelling_table.py. A name that starts with dashes is that flag itself, a name in
-capitals an environment variable.
+Abstract settings and where they live stand in writing/spelling_table.py. A name that starts with dashes is that flag itself, a
+name in capitals an environment variable.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 
 from advisor.engine.options import COMPILATION, ServeOptions, parse_options
-from advisor.engine.spelling import Spelling, is_environment, spell
-from advisor.engine.spelling_table import OPTIMIZATION, SAME_AS, SAME_KEYS, TABLE
 from advisor.engine.versions import NEWEST, OLDEST, version_text
+from advisor.engine.writing.spelling import Spelling, is_environment, spell
+from advisor.engine.writing.spelling_table import OPTIMIZATION, SAME_AS, SAME_KEYS, TABLE
 from advisor.errors import EnvironmentMismatch
 from advisor.records import Candidate, Command
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.engine.command_line import ReadCommand, read_command, read_pasted
-from advisor.engine.manifests import read_config_file
-from advisor.engine.migrate import Migration
 from advisor.engine.options import ServeOptions
-from advisor.engine.pasted import unwrap
-from advisor.engine.spelling_files import vllm_config_yaml
+from advisor.engine.reading.command_line import ReadCommand, read_command, read_pasted
+from advisor.engine.reading.manifests import read_config_file
+from advisor.engine.reading.pasted import unwrap
 from advisor.engine.versions import RELEASES, known_version, version_text
+from advisor.engine.writing.migrate import Migration
+from advisor.engine.writing.spelling_files import vllm_config_yaml
 from advisor.errors import InputError
 from advisor.serving_profile.args import ServeLine, format_line, format_lines
 from advisor.serving_profile.schema import Profile, Serve

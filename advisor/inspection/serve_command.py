@@ -15,10 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from advisor.engine.command_line import ReadCommand, config_path, read_pasted
 from advisor.engine.explain import Gpu, explain, version_finding
-from advisor.engine.manifests import parse_yaml, pasted_container, read_config_file, vllm_container
-from advisor.engine.pasted import SERVE, Pasted, Word, unwrap
+from advisor.engine.reading.command_line import ReadCommand, config_path, read_pasted
+from advisor.engine.reading.manifests import parse_yaml, pasted_container, read_config_file, vllm_container
+from advisor.engine.reading.pasted import SERVE, Pasted, Word, unwrap
 from advisor.engine.versions import NEWEST, known_version, version_text
 from advisor.errors import AdvisorError, InputError
 from advisor.inspection.gpu_specs import spec_of

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.default_changes import DefaultChange
-from advisor.engine.migrate import Migration
 from advisor.engine.versions import version_text
+from advisor.engine.writing.default_changes import DefaultChange
+from advisor.engine.writing.migrate import Migration
 
 
 @dataclass(frozen=True)

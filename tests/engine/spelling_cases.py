@@ -2,7 +2,7 @@
 
 import random
 
-from advisor.engine.spelling import spell
+from advisor.engine.writing.spelling import spell
 from advisor.errors import InputError
 
 VALUES = {

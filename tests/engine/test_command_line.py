@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.engine.command_line import read_command
-from advisor.engine.pasted import unwrap
+from advisor.engine.reading.command_line import read_command
+from advisor.engine.reading.pasted import unwrap
 from advisor.errors import InputError
 
 NEW = (0, 26, 0)

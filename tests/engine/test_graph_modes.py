@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from advisor.engine.graph_modes import ERAS, GRAPH_MODES, Asked, configured, configured_on_cpu, rewritten_mode
+from advisor.engine.rules.graph_modes import ERAS, GRAPH_MODES, Asked, configured, configured_on_cpu, rewritten_mode
 
 V = (0, 26, 0)
 SUPPORTS = ("ALWAYS", "UNIFORM_BATCH", "UNIFORM_SINGLE_TOKEN_DECODE", "NEVER")

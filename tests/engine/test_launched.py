@@ -10,7 +10,7 @@ import pytest
 from advisor.engine.agreement import rewritten_at_start
 from advisor.engine.logs import parse_active
 from advisor.engine.options import parse_options
-from advisor.engine.resolution import resolve_by_rules
+from advisor.engine.rules.resolution import resolve_by_rules
 from advisor.records import ModelFacts
 
 LOGS = sorted((Path(__file__).parents[1] / "data" / "launches" / "h200-0.26").glob("*.log"))

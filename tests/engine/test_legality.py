@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engine.backend_table import BACKENDS
-from advisor.engine.legality import (
+from advisor.engine.rules.backend_table import BACKENDS
+from advisor.engine.rules.legality import (
     automatic_backend,
     automatic_order,
     backend_names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.engine.manifests import (
+from advisor.engine.reading.manifests import (
     containers,
     parse_yaml,
     pasted_container,

@@ -8,15 +8,15 @@ import yaml
 from typer.testing import CliRunner
 
 from advisor.cli import app
-from advisor.engine.command_line import read_command
-from advisor.engine.default_changes import CHANGES, changes_between
-from advisor.engine.migrate import migrate
-from advisor.engine.migrate_renames import MOVES
-from advisor.engine.option_tables import option_status
 from advisor.engine.options import parse_options
-from advisor.engine.spelling import has_one_compilation_argument, spell
-from advisor.engine.spelling_table import TABLE
+from advisor.engine.reading.command_line import read_command
+from advisor.engine.reading.option_tables import option_status
 from advisor.engine.versions import RELEASES, version_text
+from advisor.engine.writing.default_changes import CHANGES, changes_between
+from advisor.engine.writing.migrate import migrate
+from advisor.engine.writing.migrate_renames import MOVES
+from advisor.engine.writing.spelling import has_one_compilation_argument, spell
+from advisor.engine.writing.spelling_table import TABLE
 from advisor.errors import InputError
 from advisor.export.migrate_file import read_source, rewritten
 from advisor.serving_profile.store import read_profile

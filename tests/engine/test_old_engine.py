@@ -2,9 +2,9 @@
 
 import pytest
 
-from advisor.engine.old_engine import falls_back
 from advisor.engine.options import ServeOptions
-from advisor.engine.resolution import resolve_by_rules
+from advisor.engine.rules.old_engine import falls_back
+from advisor.engine.rules.resolution import resolve_by_rules
 
 ENV = "VLLM_ATTENTION_BACKEND"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.engine.batch_defaults import batch_limits, default_tier
-from advisor.engine.model_runner import runner_v2
 from advisor.engine.options import ServeOptions, parse_options
-from advisor.engine.requested import read_request
-from advisor.engine.resolution import inert_settings, resolve_by_rules
+from advisor.engine.rules.batch_defaults import batch_limits, default_tier
+from advisor.engine.rules.model_runner import runner_v2
+from advisor.engine.rules.requested import read_request
+from advisor.engine.rules.resolution import inert_settings, resolve_by_rules
 from advisor.records import ModelFacts
 
 V = (0, 26, 0)

@@ -24,7 +24,7 @@ import pytest
 
 from advisor.engine.options import parse_options
 from advisor.engine.render import version_tuple
-from advisor.engine.resolution import resolve_by_rules
+from advisor.engine.rules.resolution import resolve_by_rules
 from advisor.records import ModelFacts
 from advisor.target_process import TargetProcess, scrubbed_environment
 

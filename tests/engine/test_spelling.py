@@ -5,10 +5,10 @@ import json
 import pytest
 import yaml
 
-from advisor.engine.option_tables import choices, defaults, env_status, key_status, option_status, unabbreviated
-from advisor.engine.spelling import has_one_compilation_argument, spell
-from advisor.engine.spelling_files import kubernetes_args, kubernetes_container, vllm_config_yaml
+from advisor.engine.reading.option_tables import choices, defaults, env_status, key_status, option_status, unabbreviated
 from advisor.engine.versions import RELEASES, version_text
+from advisor.engine.writing.spelling import has_one_compilation_argument, spell
+from advisor.engine.writing.spelling_files import kubernetes_args, kubernetes_container, vllm_config_yaml
 from advisor.errors import InputError
 from tests.engine.recorded_parser import objections, table, versions
 from tests.engine.spelling_cases import VALUES, expressible, mixtures

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engine.spelling import spell
-from advisor.engine.spelling_files import vllm_config_yaml
 from advisor.engine.versions import known_version, version_text
+from advisor.engine.writing.spelling import spell
+from advisor.engine.writing.spelling_files import vllm_config_yaml
 from advisor.errors import InputError
 from tests.engine.recorded_parser import objections, table
 from tests.engine.spelling_cases import mixtures

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engine.command_line import read_command
 from advisor.engine.explain import RESOLVED, Gpu, explain, has_errors
+from advisor.engine.reading.command_line import read_command
 from advisor.inspection.gpu_names import KNOWN
 from advisor.inspection.gpu_specs import spec_of
 from advisor.report.explain import explain_lines

@@ -1,0 +1,76 @@
+"""Which graphs each attention backend can be captured in, per version and GPU."""
+
+from __future__ import annotations
+
+from advisor.engine.rules.backend_names import plain_name
+from advisor.engine.rules.backend_table import (
+    ALWAYS,
+    BACKENDS,
+    NEVER,
+    SINGLE_TOKEN,
+    UNIFORM_BATCH,
+    UNKNOWN,
+    Version,
+    at,
+)
+
+
+def flash_attention_version(
+    version: Version, compute_capability: tuple[int, int], asked: int | None = None, head_size: int | None = None
+) -> int:
+    """The FlashAttention that FLASH_ATTN runs: 2, 3 or 4 (`get_flash_attn_version`, CUDA builds with all of them)."""
+    major = compute_capability[0]
+    four = version >= (0, 17, 1) and major in (9, 10, 11)
+    chosen = asked or (3 if major == 9 else 4 if major == 10 and four else 2)
+    if chosen == 3 and major >= 10:
+        chosen = 4 if four else 2
+    if chosen == 4 and major >= 10 and head_size is not None and head_size > 128 and version < (0, 29):
+        chosen = 2
+    return chosen
+
+
+def graph_support(
+    backend: str,
+    version: Version,
+    flash_attention_version: int | None = None,
+    compute_capability: tuple[int, int] | None = None,
+) -> str:
+    """ALWAYS, UNIFORM_BATCH, UNIFORM_SINGLE_TOKEN_DECODE or NEVER; UNKNOWN where the table does not say.
+
+    Releases before 0.10.2 know only yes (ALWAYS) and no (NEVER). A model with several attention kinds gets the least of them.
+    """
+    name = plain_name(backend)
+    if name == "FLASH_ATTN":
+        return _flash_graphs(version, flash_attention_version)
+    if name == "FLASHINFER":
+        return _flashinfer_graphs(version, compute_capability)
+    support = at(BACKENDS[name].graphs, version) if name in BACKENDS else UNKNOWN
+    if version < (0, 10, 2) and support in (UNIFORM_BATCH, SINGLE_TOKEN):
+        return ALWAYS if name in ("FLASHMLA", "ROCM_AITER_MLA") else NEVER
+    return support or UNKNOWN
+
+
+def _flash_graphs(version: Version, flash_attention: int | None) -> str:
+    if flash_attention is None:
+        return UNKNOWN
+    if flash_attention == 3 or (flash_attention == 4 and version >= (0, 33)):
+        return ALWAYS
+    return UNIFORM_BATCH if version >= (0, 10, 2) else NEVER
+
+
+def _flashinfer_graphs(version: Version, capability: tuple[int, int] | None) -> str:
+    """TRT-LLM's decode kernels take uniform batches; they exist for 10.x, from 0.28 for 12.x, from 0.30 for 9.0 (XQA).
+
+    From 0.33 the FlashAttention 2 decode below 9.0 takes them as well.
+    """
+    if version < (0, 10, 2):
+        return NEVER
+    if version < (0, 11, 2):
+        return SINGLE_TOKEN
+    if capability is None:
+        return UNKNOWN
+    if capability[0] == 10:
+        return UNIFORM_BATCH
+    if (capability[0] == 12 and version >= (0, 28)) or (capability == (9, 0) and version >= (0, 30)):
+        return UNIFORM_BATCH
+    return UNIFORM_BATCH if capability < (9, 0) and version >= (0, 33) else SINGLE_TOKEN

@@ -1,0 +1,201 @@
+"""What a command comes to, by rules: for a vLLM that is not installed, or no engine at hand. Pure; answers in milliseconds.
+
+The final values are what will run as far as it can be said beforehand. `cudagraph_mode_in_config` and
+`cudagraph_capture_sizes_in_config` are what vLLM's configuration holds before it has loaded the model and chosen a backend:
+that is what `create_engine_config()` shows. What the rules do not know is None and has a sentence in `assumed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.engine.options import ServeOptions
+from advisor.engine.rules import legality, old_engine
+from advisor.engine.rules.backend_choice import Choice, Surroundings, asked_backend, checked_against
+from advisor.engine.rules.backend_table import Version
+from advisor.engine.rules.batch_defaults import BatchLimits, batch_limits, default_tier
+from advisor.engine.rules.inert import inert_settings
+from advisor.engine.rules.model_runner import runner_v2
+from advisor.engine.rules.requested import Requested, read_request
+from advisor.engine.rules.resolution_graphs import captured_sizes, resolved_modes, runner_rewrite
+from advisor.engine.rules.resolution_notes import Machine, Notes, assume_model, machine_of, origins_of, remark
+from advisor.engine.versions import version_text
+from advisor.records import Finding, ModelFacts, Resolved
+
+__all__ = ["inert_settings", "resolve_by_rules"]
+
+_CPU_BACKEND_SINCE = (0, 11, 2)
+
+
+def resolve_by_rules(
+    options: ServeOptions,
+    env: Mapping[str, str],
+    version: Version,
+    *,
+    compute_capability: tuple[int, int] | None = None,
+    gpu_memory_gib: float | None = None,
+    platform: str = "cuda",
+    model: ModelFacts | None = None,
+) -> Resolved:
+    """Resolved values, origins, findings and assumptions for the API server (`vllm serve`).
+
+    `values["refused"]` lists why vLLM would not even build its configuration; empty where it would. Without a GPU an
+    H100 is assumed, without a model a dense decoder with head size 128 in bfloat16; both are said in `assumed`.
+    """
+    notes = Notes()
+    asked = read_request(options, env, version)
+    for problem in asked.problems:
+        notes.refuse(problem.code, problem.message, problem.fix)
+    machine = machine_of(platform, compute_capability, gpu_memory_gib, version, notes)
+    fallback = old_engine.falls_back(env, version) if machine.platform == "cuda" else None
+    if fallback:
+        notes.findings.append(Finding("warning", "old-engine", fallback, "choose a backend of V1, or none"))
+        machine = replace(machine, memory_gib=min(machine.memory_gib, old_engine.MEMORY_GIB))
+    assume_model(model, asked, notes)
+    limits = _limits(asked, env, version, machine, model, notes)
+    choice = _backend(options, env, version, asked, machine, model, notes)
+    v2 = _runner(asked, env, version, machine, model)
+    modes = resolved_modes(asked, env, version, machine, model, v2, notes)
+    if fallback:  # its own decode graphs are not among the modes of V1
+        origins = dict.fromkeys(("compilation_mode", "cudagraph_mode"), "rewrite:old-engine")
+        modes = replace(modes, compilation="NONE", graphs="NONE", origins={**modes.origins, **origins})
+    support, rewrite = runner_rewrite(asked, version, machine, choice, modes, notes)
+    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, notes)
+    remark(options, asked, version, machine, modes, notes)
+    values = {
+        "optimization_level": modes.level,
+        "compilation_mode": modes.compilation,
+        "cudagraph_mode": rewrite.mode,
+        "cudagraph_capture_sizes": list(captured.sizes) if captured else None,
+        "max_cudagraph_capture_size": captured.maximum if captured else None,
+        "attention_backend": choice.name,
+        "enforce_eager": asked.eager,
+        "max_num_seqs": limits.max_num_seqs,
+        "max_num_batched_tokens": limits.max_num_batched_tokens,
+        "max_model_len": asked.max_model_len or (model.max_length if model else None),
+        "performance_mode": asked.performance_mode if version >= (0, 17, 1) else None,
+        "speculative_tokens": asked.speculative_tokens if asked.speculative_method else 0,
+        "tensor_parallel_size": asked.tensor_parallel,
+        "kv_cache_dtype": asked.kv_cache_dtype,
+        "model_runner": {True: "V2", False: "V1", None: None}[v2],
+        "graph_support": support,
+        "cudagraph_mode_in_config": modes.graphs,
+        "cudagraph_capture_sizes_in_config": list(captured.configured) if captured else None,
+        "max_cudagraph_capture_size_in_config": captured.configured_maximum if captured else None,
+        "refused": notes.refused,
+    }
+    origins = origins_of(asked, modes, rewrite, limits, choice, machine)
+    return Resolved(version_text(version), "rules", values, origins, tuple(notes.findings), tuple(notes.assumed))
+
+
+# ---------------------------------------------------------------- steps
+
+
+def _limits(
+    asked: Requested,
+    env: Mapping[str, str],
+    version: Version,
+    machine: Machine,
+    model: ModelFacts | None,
+    notes: Notes,
+) -> BatchLimits:
+    length = asked.max_model_len or (model.max_length if model else None)
+    allowed = env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0").strip().lower() in ("1", "true")
+    if model and asked.max_model_len and asked.max_model_len > model.max_length and not allowed:
+        notes.refuse(
+            "max-model-len-above-model",
+            f"vLLM refuses --max-model-len {asked.max_model_len}: the model's config allows {model.max_length} tokens",
+            "lower it",
+        )
+    limits = batch_limits(
+        version,
+        default_tier(version, machine.platform, machine.memory_gib, machine.capability),
+        seqs=asked.max_num_seqs,
+        tokens=asked.max_num_batched_tokens,
+        workers=asked.tensor_parallel * asked.pipeline_parallel,
+        throughput=asked.performance_mode == "throughput",
+        model_length=length,
+        chunked_prefill=asked.chunked_prefill is not False,
+    )
+    if limits.max_num_seqs is None or limits.max_num_batched_tokens is None:
+        notes.assumed.append(f"The default batch of vLLM {version_text(version)} on {machine.platform} is not known.")
+    if limits.refusal:
+        notes.refuse(
+            "batched-tokens-below-seqs",
+            f"vLLM refuses it: {limits.refusal}",
+            "raise --max-num-batched-tokens or lower --max-num-seqs",
+        )
+    return limits
+
+
+def _backend(
+    options: ServeOptions,
+    env: Mapping[str, str],
+    version: Version,
+    asked: Requested,
+    machine: Machine,
+    model: ModelFacts | None,
+    notes: Notes,
+) -> Choice:
+    choice = asked_backend(options, env, version)
+    if choice.refused:
+        notes.refused.append(choice.findings[-1].message)
+    if machine.platform == "cpu":
+        return _cpu_backend(choice, version, notes)
+    if machine.platform != "cuda":
+        notes.findings.extend(choice.findings)
+        return choice
+    if choice.name is None:
+        notes.assumed.append(
+            "The backend is vLLM's own choice for an ordinary decoder; its packages are taken as present."
+        )
+    if version < legality.CHECKED_SINCE:
+        notes.assumed.append("Before 0.11.2 backends do not state what they need: the needs of 0.11.2 are taken.")
+    found = checked_against(choice, _surroundings(asked, version, machine, model))
+    notes.findings.extend(found.findings)
+    return found
+
+
+def _cpu_backend(choice: Choice, version: Version, notes: Notes) -> Choice:
+    own = "CPU_ATTN" if version >= _CPU_BACKEND_SINCE else "TORCH_SDPA"
+    notes.findings.extend(choice.findings)
+    notes.assumed.append("On a CPU the backend of models with ordinary attention is named; MLA models get another.")
+    if choice.name in (None, own):
+        return Choice(own, choice.origin, choice.findings, choice.refused)
+    message = f"on a CPU vLLM takes {own} instead of {choice.name}, with no more than a log line"
+    notes.findings.append(Finding("warning", "backend-invalid", message, "leave the backend out"))
+    return Choice(own, "rewrite:cpu", choice.findings, choice.refused)
+
+
+def _surroundings(asked: Requested, version: Version, machine: Machine, model: ModelFacts | None) -> Surroundings:
+    given = asked.dtype if asked.dtype not in (None, "auto") else None
+    dtype = given or (model.dtype if model else None) or "bfloat16"
+    return Surroundings(
+        version=version,
+        compute_capability=machine.capability,
+        # vLLM serves float32 checkpoints in half precision unless it is told to keep them.
+        dtype="bfloat16" if given is None and dtype == "float32" else dtype,
+        kv_cache_dtype=asked.kv_cache_dtype,
+        block_size=asked.block_size,
+        # MLA kernels see another head size than the config's: not judged.
+        head_size=128 if model is None else None if model.mla else model.head_size,
+        mla=bool(model and model.mla),
+        sinks=bool(model and model.architecture.startswith("GptOss")),
+    )
+
+
+def _runner(
+    asked: Requested, env: Mapping[str, str], version: Version, machine: Machine, model: ModelFacts | None
+) -> bool | None:
+    if machine.platform == "cpu":
+        return None
+    return runner_v2(
+        version,
+        env,
+        architecture=model.architecture if model else None,
+        experts=bool(model.experts) if model else None,
+        quantised=bool(model.quantization) if model else None,
+        speculative_method=asked.speculative_method,
+        compilation=asked.compilation,
+    )

@@ -1,0 +1,153 @@
+"""The graph side of resolution.py: modes, what the model runner makes of them, and the capture list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from advisor.engine.capture import CaptureList, CaptureRequest, capture_list
+from advisor.engine.rules import legality
+from advisor.engine.rules.backend_choice import Choice
+from advisor.engine.rules.backend_table import UNKNOWN, Version
+from advisor.engine.rules.batch_defaults import BatchLimits
+from advisor.engine.rules.graph_modes import (
+    COMPILED,
+    NONE,
+    Asked,
+    Modes,
+    Rewrite,
+    configured,
+    configured_on_cpu,
+    rewritten_mode,
+)
+from advisor.engine.rules.requested import Requested
+from advisor.engine.rules.resolution_notes import Machine, Notes
+from advisor.records import Finding, ModelFacts
+
+_BREAKABLE = "VLLM_USE_BREAKABLE_CUDAGRAPH"
+# Model classes without torch.compile support, for which breakable graphs are on unless the variable says otherwise.
+_BREAKABLE_MODELS = ("DeepseekV4", "DeepSeekV4", "Inkling", "MiniMaxM3Sparse")
+
+
+def resolved_modes(
+    asked: Requested,
+    env: Mapping[str, str],
+    version: Version,
+    machine: Machine,
+    model: ModelFacts | None,
+    v2: bool | None,
+    notes: Notes,
+) -> Modes:
+    breakable = _breakable(env, version, model)
+    no_compile = "breakable-graphs" if breakable else None
+    if env.get("TORCH_COMPILE_DISABLE") == "1" and version >= (0, 20, 2):
+        no_compile = "torch-compile-disable"
+    wanted = Asked(
+        version=version,
+        level=asked.level,
+        compilation=asked.compilation,
+        graphs=asked.graphs,
+        eager=asked.eager,
+        no_compile=no_compile,
+        breakable=breakable,
+        runner_v2=v2,
+        split=asked.split,
+    )
+    if machine.platform == "cpu":
+        return configured_on_cpu(wanted)
+    modes = configured(wanted)
+    if modes.refusal:
+        notes.refuse("graph-mode-refused", f"vLLM refuses it: {modes.refusal}", "leave cudagraph_mode or the mode out")
+    notes.findings.extend(Finding("warning", "graph-mode-rewritten", *said) for said in modes.rewrites)
+    return modes
+
+
+def _breakable(env: Mapping[str, str], version: Version, model: ModelFacts | None) -> bool:
+    if version < (0, 22, 1):
+        return False
+    if _BREAKABLE in env:
+        return env[_BREAKABLE].strip().lower() in ("1", "true")
+    return bool(model and version >= (0, 23) and model.architecture.startswith(_BREAKABLE_MODELS))
+
+
+def runner_rewrite(
+    asked: Requested, version: Version, machine: Machine, choice: Choice, modes: Modes, notes: Notes
+) -> tuple[str, Rewrite]:
+    """(what the backend's graphs can hold, what the model runner makes of the graph mode)."""
+    if machine.platform == "cpu":
+        return "NEVER", Rewrite(NONE)
+    flash = legality.flash_attention_version(version, machine.capability, asked.flash_attention_version)
+    support = UNKNOWN
+    if choice.name is not None:
+        support = legality.graph_support(choice.name, version, flash, machine.capability)
+    if support == UNKNOWN and modes.graphs != NONE:
+        notes.assumed.append(
+            f"What graphs {choice.name or 'the backend'} can be captured in is not known: no rewriting is assumed."
+        )
+    speculative = asked.speculative_method is not None
+    name = choice.name or "the backend"
+    rewrite = rewritten_mode(
+        modes.graphs, support, version, modes.compilation == COMPILED, speculative, asked.split, backend=name
+    )
+    if rewrite.refused:
+        message = f"vLLM stops while it starts: {rewrite.reason}"
+        notes.findings.append(
+            Finding("error", "graph-mode-refused", message, "cudagraph_mode PIECEWISE, or another backend")
+        )
+    elif rewrite.reason:
+        message = f"{modes.graphs} becomes {rewrite.mode}: {rewrite.reason}"
+        fix = f"ask for {rewrite.mode}, or choose another backend"
+        notes.findings.append(Finding("warning", "graph-mode-rewritten", message, fix))
+    return support, rewrite
+
+
+def captured_sizes(
+    asked: Requested,
+    version: Version,
+    machine: Machine,
+    limits: BatchLimits,
+    modes: Modes,
+    rewrite: Rewrite,
+    v2: bool | None,
+    notes: Notes,
+) -> CaptureList | None:
+    if machine.platform == "cpu":  # the maximum stays as given, though nothing reads it
+        reset = modes.origins["cudagraph_mode"] == "rewrite:piecewise-needs-compilation"
+        return CaptureList((), 0, configured_maximum=0 if reset else asked.maximum)  # type: ignore[arg-type]
+    if limits.max_num_seqs is None or limits.max_num_batched_tokens is None or limits.refusal:
+        return None
+    tokens = (asked.speculative_tokens or 1) if asked.speculative_method else 0
+    if tokens and v2 is None:
+        notes.assumed.append(
+            "The model decides between model runner V1 and V2: V1's rounding of capture sizes is assumed."
+        )
+    captured = capture_list(
+        CaptureRequest(
+            version=version,
+            max_num_seqs=limits.max_num_seqs,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            speculative_tokens=tokens,
+            tensor_parallel=asked.tensor_parallel,
+            sequence_parallel=asked.sequence_parallel,
+            sizes=asked.sizes,
+            maximum=asked.maximum,
+            performance_mode=asked.performance_mode,
+            compute_capability=machine.capability,
+            runner_v2=bool(v2),
+            cudagraph_mode=rewrite.mode,
+            sizes_by_flag=asked.sizes_by_flag,
+            enforce_eager=asked.eager,
+        )
+    )
+    notes.findings.extend(captured.findings)
+    if captured.refused:
+        notes.refused.extend(item.message for item in captured.findings if _early(item))
+    return captured
+
+
+def _early(finding: Finding) -> bool:
+    """Whether vLLM notices it while it builds its configuration, and not only once the model is loaded."""
+    return finding.severity == "error" and finding.code in (
+        "capture-list-and-maximum-disagree",
+        "capture-maximum-below-one",
+        "capture-list-empty",
+    )
