@@ -40,7 +40,7 @@ def _lines(told: Told) -> Iterator[str]:
     if told.env_beside:
         yield "to set in the environment: " + " ".join(f"{name}={value}" for name, value in told.env_beside.items())
     if not migration.changed and told.complete:
-        yield "nothing is written differently"
+        yield "no setting changes its name or value; a configuration option is always written as one JSON"
     for change in migration.changed:
         reason = f" ({change.reason})" if change.reason else ""
         yield f"changed: {change.before} -> {change.after or 'nothing'}{reason}"
