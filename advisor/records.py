@@ -242,6 +242,7 @@ class Trial:
     samples: tuple[Sample, ...] = ()
     active: Active = Active()
     resolved: Mapping[str, Any] = field(default_factory=dict)  # what vLLM made of the command before the start
+    credited_to: Candidate | None = None  # not_as_requested: what was active instead, and whose figure this is
     notes: tuple[str, ...] = ()  # where active and resolved differ, and other things that the report should name
     command: Command = Command(())
     folder: str | None = None  # of the launch, relative to the study's folder

@@ -34,6 +34,38 @@ def disagreement(candidate: Candidate, active: Active) -> str | None:
     return None
 
 
+def as_active(candidate: Candidate, active: Active, default: Active) -> Candidate:
+    """The candidate that describes what ran: settings that are active otherwise than asked get their active value.
+
+    `default` is what the baseline's log said: a value equal to it is no override and is left out.
+    """
+    running = {
+        "attention_backend": (active.attention_backends or (None,))[0],
+        "enforce_eager": active.enforce_eager,
+        "compilation_mode": active.compilation_mode,
+        "cudagraph_mode": active.cudagraph_mode,
+        "cudagraph_capture_sizes": list(active.capture_sizes) if active.capture_sizes is not None else None,
+    }
+    usual = {
+        "attention_backend": (default.attention_backends or (None,))[0],
+        "enforce_eager": default.enforce_eager,
+        "compilation_mode": default.compilation_mode,
+        "cudagraph_mode": default.cudagraph_mode,
+        "cudagraph_capture_sizes": list(default.capture_sizes) if default.capture_sizes is not None else None,
+    }
+    settings = dict(candidate.settings)
+    for name in running.keys() & settings.keys():
+        value = settings[name]
+        asked = sorted(value) if isinstance(value, list | tuple) else value
+        if running[name] is None or running[name] == asked:
+            continue
+        if running[name] == usual[name]:
+            del settings[name]
+        else:
+            settings[name] = running[name]
+    return Candidate(settings)
+
+
 def rewritten_at_start(resolved: Mapping[str, Any], active: Active) -> tuple[str, ...]:
     """What vLLM changed after it had resolved the command, once it knew the attention backend and the model: one line each."""
     pairs = (

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from advisor.engine.agreement import disagreement, rewritten_at_start
+from advisor.engine.agreement import as_active, disagreement, rewritten_at_start
 from advisor.engine.logs import parse_active
 from advisor.engine.render import serve_command
 from advisor.journal import now
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
-from advisor.records import Active, Command, Facts, Outcome, Sample, Trial, Workload
+from advisor.records import Active, Candidate, Command, Facts, Outcome, Sample, Trial, Workload
 from advisor.runner.base import Job
 
 REPEAT_SEEDS_FROM = 1_000_000  # a repeated sample needs new prompts, or the prefix cache answers them
@@ -52,6 +52,7 @@ class RealRunner:
         self._client = client
         self._limits = limits or LaunchLimits()
         self._waiting = waiting or _nobody
+        self._default = Active()  # what the baseline's log says, once it ran in this session
 
     def run(self, job: Job) -> Trial:
         launch = _Launch(job, self._command(job), self._launch_folder(job))
@@ -65,8 +66,10 @@ class RealRunner:
             launch.active = _active(launch.log_path)
             raise JobInterrupted(launch.trial(self._folder, time.monotonic() - begun)) from None
         launch.active = _active(launch.log_path)
+        if job.candidate.is_baseline and launch.outcome is Outcome.OK:
+            self._default = launch.active
         if launch.outcome is Outcome.OK:
-            launch.check()
+            launch.check(self._default)
         return launch.trial(self._folder, time.monotonic() - begun)
 
     def _serve(self, launch: _Launch) -> None:
@@ -127,6 +130,7 @@ class _Launch:
         self.outcome, self.reason = Outcome.OK, ""
         self.samples: list[Sample] = []
         self.notes: list[str] = []
+        self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
         self.active = Active()
         self.started_at = now()
@@ -143,12 +147,13 @@ class _Launch:
         finally:
             self.times[name] = time.monotonic() - begun
 
-    def check(self) -> None:
+    def check(self, default: Active) -> None:
         """Turn problems of the samples, and settings that are not active, into an outcome."""
         bad = [problem for sample in self.samples for problem in sample.problems]
         wrong = disagreement(self.job.candidate, self.active)
         if wrong:
             self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, wrong
+            self.credited_to = None if bad else as_active(self.job.candidate, self.active, default)
         elif bad:
             self.outcome, self.reason = Outcome.INVALID_MEASUREMENT, bad[0]
 
@@ -162,6 +167,7 @@ class _Launch:
             samples=tuple(_relative(sample, root) for sample in self.samples),
             active=self.active,
             resolved=self.job.resolved,
+            credited_to=self.credited_to,
             notes=(*rewritten_at_start(self.job.resolved, self.active), *self.notes),
             command=self.command,
             folder=str(self.folder.relative_to(root)),

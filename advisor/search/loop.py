@@ -9,7 +9,7 @@ from advisor.launch.failure import signature
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.search.budget import Budget
 from advisor.search.sampler import Sampler
-from advisor.search.scores import score
+from advisor.search.scores import evidence, score
 
 FAILURES_IN_A_ROW = 4  # so many first launches failing with one cause means that the next will too
 
@@ -27,7 +27,7 @@ def search(
     """
     for trial in done():
         if trial.phase != "confirm" and trial.outcome is not Outcome.INTERRUPTED:
-            sampler.tell(trial.candidate, score(trial, objective))
+            teach(sampler, trial, objective)
     while True:
         reason = budget.stop_reason(done())
         if reason:
@@ -36,8 +36,16 @@ def search(
         if candidate is None:
             return "every distinct candidate was tried"
         trial = launch(candidate)
-        sampler.tell(candidate, score(trial, objective))
+        teach(sampler, trial, objective)
         check_common_failure([item for item in done() if item.phase == "search"])
+
+
+def teach(sampler: Sampler, trial: Trial, objective: Objective) -> None:
+    """What was asked for gets the trial's score, or none; a figure of other settings also answers for those that ran."""
+    sampler.tell(trial.candidate, score(trial, objective))
+    seen = evidence(trial)
+    if seen is not trial and sampler.is_untried(seen.candidate):
+        sampler.tell(seen.candidate, score(seen, objective))
 
 
 def check_common_failure(searched: Sequence[Trial]) -> None:

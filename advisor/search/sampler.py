@@ -66,6 +66,10 @@ class Sampler:
             trial.set_constraint("launched", 1.0)
         self._study.tell(trial, score if score is not None else self._worst())
 
+    def is_untried(self, candidate: Candidate) -> bool:
+        """Whether it is a legal candidate that was neither told nor proposed."""
+        return candidate.key in self._legal and candidate.key not in self._proposed
+
     @property
     def untried(self) -> int:
         return sum(key not in self._proposed for key in self._legal)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
-from advisor.records import Objective, Sample, Trial
+from advisor.records import Objective, Outcome, Sample, Trial
 
 TIE = 0.02  # launches of one configuration differ by 0.1 to 2% on a GPU: closer scores are the same
 
@@ -24,6 +25,13 @@ def score(trial: Trial, objective: Objective) -> float | None:
     return sum(values) / len(values)
 
 
+def evidence(trial: Trial) -> Trial:
+    """The trial as what it measured: one whose settings were not active counts for the candidate that was, as an OK trial."""
+    if trial.outcome is Outcome.NOT_AS_REQUESTED and trial.credited_to is not None and trial.samples:
+        return dataclasses.replace(trial, candidate=trial.credited_to, outcome=Outcome.OK)
+    return trial
+
+
 def better_by(value: float, reference: float, objective: Objective) -> float:
     """Ratio of the two, oriented so that more than 1 is better than the reference."""
     return value / reference if objective.maximise else reference / value
@@ -31,8 +39,9 @@ def better_by(value: float, reference: float, objective: Objective) -> float:
 
 def ranked(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
     """OK candidates of the search, best first; within 2% of the best of the rest, the one with the fewest overrides leads."""
-    scored = {trial.number: score(trial, objective) for trial in trials if trial.phase == "search"}
-    left = [trial for trial in trials if scored.get(trial.number) is not None]
+    seen = [evidence(trial) for trial in trials if trial.phase == "search"]
+    scored = {trial.number: score(trial, objective) for trial in seen}
+    left = [trial for trial in seen if scored[trial.number] is not None and not trial.candidate.is_baseline]
     order: list[Trial] = []
     while left:
         values = [scored[trial.number] for trial in left]

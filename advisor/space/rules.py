@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from advisor.engine.render import version_tuple
+from advisor.engine.rules.inert import inert_settings
 from advisor.records import EngineFacts
 
 Settings = Mapping[str, Any]
@@ -17,14 +19,12 @@ Rule = Callable[[Settings, EngineFacts], "str | None"]
 # Backends whose graphs can hold any batch, so that FULL is a mode of its own with normal compilation; elsewhere vLLM turns FULL
 # into FULL_AND_PIECEWISE, its default (resolve_cudagraph_mode_and_sizes of 0.24, 0.28 and 0.33, run with stubs).
 _ANY_BATCH = {"FLASH_ATTN", "TRITON_ATTN", "FLEX_ATTENTION", "ROCM_ATTN"}
-_GRAPHS = ("cudagraph_mode", "cudagraph_capture_sizes")
 
 
-def eager_excludes_graphs(settings: Settings, engine: EngineFacts) -> str | None:
-    inert = [name for name in ("compilation_mode", *_GRAPHS) if name in settings]
-    if settings.get("enforce_eager") and inert:
-        return f"eager mode makes {', '.join(inert)} inert"
-    return None
+def inert_settings_are_dropped(settings: Settings, engine: EngineFacts) -> str | None:
+    """Eager mode makes graph settings inert, a processor too, -O3 equals -O2, and what else advisor/engine/rules/inert.py says."""
+    inert = inert_settings(settings, engine.platform, version_tuple(engine.vllm_version))
+    return "; ".join(f"{name} is inert: {reason}" for name, reason in inert.items()) or None
 
 
 def piecewise_needs_compilation(settings: Settings, engine: EngineFacts) -> str | None:
@@ -37,19 +37,6 @@ def piecewise_needs_compilation(settings: Settings, engine: EngineFacts) -> str 
 def nothing_left_is_eager(settings: Settings, engine: EngineFacts) -> str | None:
     if settings.get("compilation_mode") == "NONE" and settings.get("cudagraph_mode") == "NONE":
         return "neither compilation nor graphs: the same as eager mode"
-    return None
-
-
-def sizes_need_graphs(settings: Settings, engine: EngineFacts) -> str | None:
-    if settings.get("cudagraph_mode") == "NONE" and "cudagraph_capture_sizes" in settings:
-        return "capture sizes have no effect without graphs"
-    return None
-
-
-def no_graphs_on_cpu(settings: Settings, engine: EngineFacts) -> str | None:
-    inert = [name for name in _GRAPHS if name in settings]
-    if engine.platform == "cpu" and inert:
-        return f"vLLM on a CPU captures no graphs: {', '.join(inert)} inert"
     return None
 
 
@@ -72,11 +59,9 @@ def full_needs_any_batch_graphs(settings: Settings, engine: EngineFacts) -> str 
 
 
 RULES: tuple[Rule, ...] = (
-    eager_excludes_graphs,
+    inert_settings_are_dropped,
     piecewise_needs_compilation,
     nothing_left_is_eager,
-    sizes_need_graphs,
-    no_graphs_on_cpu,
     backend_must_be_valid,
     full_needs_any_batch_graphs,
 )

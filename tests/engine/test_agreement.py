@@ -1,8 +1,10 @@
 """Requested, resolved, active: differences are named."""
 
+import dataclasses
+
 import pytest
 
-from advisor.engine.agreement import disagreement, rewritten_at_start
+from advisor.engine.agreement import as_active, disagreement, rewritten_at_start
 from advisor.records import Active, Candidate
 
 RUNNING = Active(
@@ -34,3 +36,12 @@ def test_resolved_against_active():
         "cudagraph_capture_sizes: resolved 2, active 3",
     )
     assert rewritten_at_start({}, RUNNING) == () == rewritten_at_start(resolved, Active())
+
+
+def test_what_ran_is_described_by_active_values_without_those_of_the_default():
+    default = Active(attention_backends=("FLASH_ATTN",), cudagraph_mode="FULL_AND_PIECEWISE", enforce_eager=False)
+    asked = Candidate({"attention_backend": "FLASHINFER", "cudagraph_mode": "FULL", "--max-num-seqs": 8})
+    assert as_active(asked, RUNNING, default).settings == {"attention_backend": "FLASHINFER", "--max-num-seqs": 8}
+    fallen_back = dataclasses.replace(RUNNING, attention_backends=("TRITON_ATTN",), cudagraph_mode="FULL")
+    assert as_active(asked, fallen_back, default).settings["attention_backend"] == "TRITON_ATTN"
+    assert as_active(asked, Active(), default) == asked

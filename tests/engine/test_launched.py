@@ -38,3 +38,11 @@ def test_resolved_is_active(path):
     # The log shows the configured list; with speculation the runner rounds it afterwards.
     assert list(resolved["cudagraph_capture_sizes_in_config"]) == list(active.capture_sizes)
     assert rewritten_at_start({**resolved, "cudagraph_capture_sizes": None}, active) == ()
+
+
+def test_gpt_oss_gets_its_own_larger_list():
+    model = ModelFacts("gpt-oss-20b", "GptOssForCausalLM", "0" * 16, 24, 2880, 64, 8, 64, 201088, 131072, dtype="bfloat16")
+    around = {"compute_capability": (9, 0), "gpu_memory_gib": 139.8}
+    ours = resolve_by_rules(parse_options([]), {}, (0, 26, 0), model=model, **around).values
+    other = resolve_by_rules(parse_options([]), {}, (0, 26, 0), model=QWEN, **around).values
+    assert (ours["max_cudagraph_capture_size"], other["max_cudagraph_capture_size"]) == (1024, 512)

@@ -78,3 +78,4 @@ def test_another_backend_than_requested_is_not_credited(tmp_path):
     done = fake_runner(tmp_path).run(Job(0, "search", fallen_back, (0,)))
     assert done.outcome is Outcome.NOT_AS_REQUESTED
     assert done.reason == "attention backend FLASHINFER was asked for, TRITON_ATTN runs"
+    assert done.credited_to.settings["attention_backend"] == "TRITON_ATTN"

@@ -1,5 +1,7 @@
 """Scores, budget, sampler and the loop over them, on a landscape made of a formula."""
 
+import dataclasses
+
 import pytest
 
 from advisor.errors import InputError, LaunchesFailed
@@ -148,3 +150,21 @@ def test_unreachable_storage_is_a_clear_error_without_the_password():
     with pytest.raises(InputError) as caught:
         StorageMirror("postgresql://me:secret@127.0.0.1:1/x", "s", THROUGHPUT)
     assert "secret" not in str(caught.value) and "***" in caught.value.problem
+
+
+def test_a_figure_of_other_settings_counts_for_those_that_ran():
+    ran = Candidate({"--a": 2})
+    trials = [trial(0, {}, 100.0, phase="baseline")]
+
+    def launch(candidate):
+        asked = trial(len(trials), candidate.settings, 120.0, outcome=Outcome.NOT_AS_REQUESTED, reason="x")
+        trials.append(dataclasses.replace(asked, credited_to=ran))
+        return trials[-1]
+
+    sampler = Sampler(space(), THROUGHPUT)
+    search(launch, sampler, Budget(1e9, trials=2), THROUGHPUT, lambda: trials)
+    assert not sampler.is_untried(ran) and ran.key not in [item.candidate.key for item in trials]
+    assert score(trials[1], THROUGHPUT) is None
+    assert [item.candidate for item in ranked(trials, THROUGHPUT)] == [ran, ran]
+    as_default = dataclasses.replace(trials[1], credited_to=Candidate())
+    assert ranked([as_default], THROUGHPUT) == []

@@ -7,7 +7,7 @@ import pytest
 from advisor.engine.render import changes
 from advisor.errors import InputError
 from advisor.records import Candidate
-from advisor.space.candidates import Limits, build_space, concrete_settings, first_candidates
+from advisor.space.candidates import Limits, SettingChoices, build_space, concrete_settings, first_candidates
 from advisor.space.spec import load_space
 
 LIMITS = Limits(max_num_seqs=1024, max_num_batched_tokens=8192)
@@ -57,6 +57,15 @@ def test_fixed_settings_are_left_alone(cuda_engine, h200, chat):
     space = built(cuda_engine, h200, chat, fixed={"attention_backend", "enforce_eager"})
     assert not any({"attention_backend", "enforce_eager"} & set(item.settings) for item in space.candidates)
     assert any("cudagraph_mode" in item.settings for item in space.candidates)
+
+
+def test_inert_settings_are_dropped_with_the_reason(cuda_engine, cpu_engine, h200, chat):
+    reasons = " ".join(item.reason for item in built(cpu_engine, h200, chat).rejections)
+    assert "cudagraph_mode is inert: vLLM captures no graphs on a CPU" in reasons
+    settings = (SettingChoices("optimization_level", (None, 1, 3)),)
+    space = build_space(settings, cuda_engine, distinct)
+    assert [item.settings for item in space.candidates] == [{"optimization_level": 1}]
+    assert "-O3 equals -O2" in space.rejections[0].reason
 
 
 def test_nothing_left_to_choose_is_an_error(cuda_engine, h200, chat):

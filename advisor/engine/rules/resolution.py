@@ -61,7 +61,8 @@ def resolve_by_rules(
         origins = dict.fromkeys(("compilation_mode", "cudagraph_mode"), "rewrite:old-engine")
         modes = replace(modes, compilation="NONE", graphs="NONE", origins={**modes.origins, **origins})
     support, rewrite = runner_rewrite(asked, version, machine, choice, modes, notes)
-    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, notes)
+    architecture = model.architecture if model else None
+    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, architecture, notes)
     remark(options, asked, version, machine, modes, notes)
     values = {
         "optimization_level": modes.level,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from advisor.engine.capture import CaptureList, CaptureRequest, capture_list
+from advisor.engine.capture import CaptureList, CaptureRequest, capture_list, with_model_default
 from advisor.engine.rules import legality
 from advisor.engine.rules.backend_choice import Choice
 from advisor.engine.rules.backend_table import UNKNOWN, Version
@@ -108,6 +108,7 @@ def captured_sizes(
     modes: Modes,
     rewrite: Rewrite,
     v2: bool | None,
+    architecture: str | None,
     notes: Notes,
 ) -> CaptureList | None:
     if machine.platform == "cpu":  # the maximum stays as given, though nothing reads it
@@ -120,7 +121,7 @@ def captured_sizes(
         notes.assumed.append(
             "The model decides between model runner V1 and V2: V1's rounding of capture sizes is assumed."
         )
-    captured = capture_list(
+    request = with_model_default(
         CaptureRequest(
             version=version,
             max_num_seqs=limits.max_num_seqs,
@@ -136,8 +137,10 @@ def captured_sizes(
             cudagraph_mode=rewrite.mode,
             sizes_by_flag=asked.sizes_by_flag,
             enforce_eager=asked.eager,
-        )
+        ),
+        architecture,
     )
+    captured = capture_list(request)
     notes.findings.extend(captured.findings)
     if captured.refused:
         notes.refused.extend(item.message for item in captured.findings if _early(item))
