@@ -161,12 +161,6 @@ class Workload:
     warmup_prompts: int = 0  # requests sent before a launch's first sample, same mix, not counted; 0: as many as fit the load
     source: str = ""  # where the lengths come from
 
-    @property
-    def longest_tokens(self) -> int:
-        """Upper bound of one request's prompt and output together."""
-        stretch = 1 + self.length_spread
-        return self.shared_prefix_tokens + int(self.input_tokens * stretch) + int(self.output_tokens * stretch)
-
 
 # ---------------------------------------------------------------- launch and measure
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -205,9 +205,3 @@ class StorageMirror:
 def _without_password(url: str) -> str:
     head, at, tail = url.rpartition("@")
     return f"{head.split('://')[0]}://***@{tail}" if at else url
-
-
-def replay_scores(sampler: Sampler, scored: Iterable[tuple[Candidate, float | None]]) -> None:
-    """Teach a new sampler what an earlier session measured."""
-    for candidate, score in scored:
-        sampler.tell(candidate, score)
