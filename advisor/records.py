@@ -275,10 +275,25 @@ class Sample:
     e2el_ms: Mapping[str, float]
     prefix_hit_ratio: float | None = None  # cached prompt tokens over all prompt tokens, from the server's counters
     preemptions: int | None = None
+    goodput_requests_s: float | None = None  # requests a second that were within every limit of --slo
+    slo_share: float | None = None  # of the requests sent, those within every limit
+    slo_within: Mapping[str, float] = field(default_factory=dict)  # label of a limit -> share of requests within it
+    in_flight: tuple[float, ...] = ()  # with a rate: mean requests in flight in each quarter of the arrivals
+    load: float | None = None  # with --find-load: requests in flight, or requests a second, of this sample
     raw: str | None = None  # path of the raw result, relative to the study's folder
     problems: tuple[str, ...] = ()  # why this sample must not be used; empty: valid
     telemetry: Telemetry | None = None
     taints: tuple[str, ...] = ()  # what disturbed the machine meanwhile: the figures stand, but are not the candidate's alone
+
+
+@dataclass(frozen=True)
+class LoadPoint:
+    """One load that --find-load tried on a launch."""
+
+    load: float  # requests in flight, or requests a second
+    met: bool  # whether the SLO was met there
+    requests_s: float  # that the server finished
+    reason: str = ""  # what was not met
 
 
 @dataclass(frozen=True)
@@ -302,6 +317,7 @@ class Trial:
     measure_s: float | None = None
     stop_s: float | None = None
     total_s: float = 0.0  # wall time that the trial cost
+    loads: tuple[LoadPoint, ...] = ()  # tried by --find-load, in order; `samples` are those of the highest that met the SLO
     round: int | None = None  # of the confirmation
     started_at: str = ""  # ISO 8601, UTC
 
@@ -359,6 +375,24 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """A further objective on the fresh launches."""
+
+    metric: str
+    standing: str  # better, worse, same (within the noise), or unclear
+    ratio: Interval | None = None  # as Verdict.ratio
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A point of the Pareto front: better than every other candidate in some objective, or in a mix of them."""
+
+    candidate: Candidate
+    values: Mapping[str, float]  # metric -> mean of the search's launch, in the metric's own unit
+    recommended: bool = False
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Outcome of the confirmation: fresh launches of baseline and finalist, paired by round and seeds."""
 
@@ -372,17 +406,54 @@ class Verdict:
     tuned: Mapping[str, Interval] = field(default_factory=dict)
     launches: int = 0  # fresh launches an arm
     noise: float | None = None  # relative standard deviation between the baseline's fresh launches
+    others: tuple[Compared, ...] = ()  # the objectives after the first, in their order
+    front: tuple[FrontPoint, ...] = ()  # several objectives: candidates of the search that none other beats in all
+
+
+@dataclass(frozen=True)
+class SloLimit:
+    """One limit of a service level objective: at least `share` of the requests must be at `limit_ms` or below."""
+
+    metric: str  # of a single request: ttft_ms, tpot_ms, itl_ms (its longest gap between tokens) or e2el_ms
+    limit_ms: float
+    share: float = 0.99
+
+    @property
+    def label(self) -> str:
+        """As a person writes it: `ttft_p99<500ms`."""
+        return f"{self.metric.removesuffix('_ms')}_p{self.share * 100:g}<{self.limit_ms:g}ms"
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The figure that is optimised: `output_tok_s`, `requests_s`, or a latency such as `ttft_ms.p99` or `tpot_ms.p50`."""
+    """The figure that is optimised, those that are optimised with it, and the SLO (docs/objectives.md).
+
+    `metric` and each of `secondary`: output_tok_s, requests_s, goodput, start_s, max_concurrency, max_rate, or a latency
+    such as `ttft_ms.p99`. `find_load`: "concurrency" or "rate", which is raised on each launch as far as the SLO is met.
+    """
 
     metric: str = "output_tok_s"
+    secondary: tuple[str, ...] = ()
+    slo: tuple[SloLimit, ...] = ()
+    find_load: str | None = None
 
     @property
     def maximise(self) -> bool:
-        return not self.metric.split(".")[0].endswith("_ms")
+        return not (self.metric == "start_s" or self.metric.split(".")[0].endswith("_ms"))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (self.metric, *self.secondary)
+
+    @property
+    def each(self) -> tuple[Objective, ...]:
+        """One objective a metric, the first one first."""
+        return tuple(dataclasses.replace(self, metric=metric, secondary=()) for metric in self.metrics)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether a candidate that breaks the SLO is out, whatever its figures. Goodput counts the breaches itself."""
+        return bool(self.slo) and ("goodput" not in self.metrics or self.find_load is not None)
 
 
 @dataclass(frozen=True)
