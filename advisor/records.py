@@ -181,8 +181,18 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True)
+class GraphSteps:
+    """Model steps of one kind, counted by the server itself (vLLM's --cudagraph-metrics)."""
+
+    tokens: int  # of the batch, before padding
+    padded: int  # tokens that the step ran with
+    mode: str  # FULL or PIECEWISE graph; NONE: without a graph
+    count: int
+
+
+@dataclass(frozen=True)
 class Active:
-    """What the server's own log says that it runs. None: the log does not say."""
+    """What the server itself says that it runs, in its log and on its /metrics page. None: it does not say."""
 
     vllm_version: str | None = None
     attention_backends: tuple[str, ...] = ()  # every "Using X attention backend" line, in order, without repeats
@@ -199,6 +209,13 @@ class Active:
     capture_s: float | None = None
     engine_init_s: float | None = None
     rewrites: tuple[str, ...] = ()  # log lines in which vLLM says that it changed a setting
+    block_size: int | None = None  # tokens of a block of the KV cache
+    kv_cache_dtype: str | None = None  # "auto": the model's own
+    prefix_caching: bool | None = None
+    kv_cache_blocks: int | None = None
+    gpu_memory_utilization: float | None = None
+    graph_steps: tuple[GraphSteps, ...] = ()  # with --cudagraph-metrics: every step since the start, most frequent first
+    decode_modes: Mapping[str, float] | None = None  # share of the decode steps by GraphSteps.mode
 
 
 @dataclass(frozen=True)
