@@ -160,6 +160,7 @@ class Workload:
     shared_prefix_tokens: int = 0  # the same first tokens in every prompt of a sample
     warmup_prompts: int = 0  # requests sent before a launch's first sample, same mix, not counted; 0: as many as fit the load
     source: str = ""  # where the lengths come from
+    preemptions: str | None = None  # "allowed": running out of cache blocks is what the workload is for
 
 
 # ---------------------------------------------------------------- launch and measure
@@ -216,6 +217,54 @@ class Active:
     gpu_memory_utilization: float | None = None
     graph_steps: tuple[GraphSteps, ...] = ()  # with --cudagraph-metrics: every step since the start, most frequent first
     decode_modes: Mapping[str, float] | None = None  # share of the decode steps by GraphSteps.mode
+
+
+class Invalid(str, Enum):
+    """Why a sample is no measurement: a closed list; docs/measuring.md says what each means and what to do about it."""
+
+    FAILED_REQUESTS = "failed-requests"
+    WRONG_LENGTH = "wrong-length"
+    NOT_A_NUMBER = "not-a-number"
+    TOO_SHORT = "too-short"
+    CLIENT_BOUND = "client-bound"
+    CLIENT_DIED = "client-died"
+    CACHED_PROMPTS = "cached-prompts"
+    OTHER_PROMPTS = "other-prompts"
+    PREEMPTIONS = "preemptions"
+    JIT_COMPILED = "jit-compiled"
+    ANOTHER_SERVER = "another-server"
+    LOAD_NOT_REACHED = "load-not-reached"
+    IMPOSSIBLE_TIMES = "impossible-times"
+    TAINTED = "tainted"
+
+
+@dataclass(frozen=True)
+class ClientLoad:
+    """How busy the benchmark client was during a sample: whether it or the server set the pace."""
+
+    processes: int
+    cpu_share: float  # of one core, of the busiest process
+    loop_lag_ms: Mapping[str, float] = field(default_factory=dict)  # keys mean, p99, max: a due event was handled so late
+    send_lag_ms: Mapping[str, float] = field(default_factory=dict)  # the same keys: a due request was sent so late
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """What all samples of a study have in common beside the workload, decided from the baseline and fixed from then on."""
+
+    num_prompts: int
+    client_processes: int = 1
+    why: str = ""  # where it differs from the workload's own number, or from one process
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The warm-up of a launch: waves of the real mix until two successive ones agree."""
+
+    waves: int
+    prompts: int
+    steady: bool
+    why: str  # it ended
 
 
 @dataclass(frozen=True)
@@ -299,8 +348,18 @@ class Sample:
     load: float | None = None  # with --find-load: requests in flight, or requests a second, of this sample
     raw: str | None = None  # path of the raw result, relative to the study's folder
     problems: tuple[str, ...] = ()  # why this sample must not be used; empty: valid
+    classes: tuple[Invalid, ...] = ()  # of the problems, one each
+    asked_seed: int | None = None  # this sample repeats one of that seed, which was not valid; pairs are made by this
+    prompts: str | None = None  # digest of the prompts: equal for all samples of a seed in a study
+    client: ClientLoad | None = None
+    running: float | None = None  # requests that the server itself says it runs, on average over the polls
     telemetry: Telemetry | None = None
     taints: tuple[str, ...] = ()  # what disturbed the machine meanwhile: the figures stand, but are not the candidate's alone
+
+    @property
+    def pair_seed(self) -> int:
+        """The seed that the launch was asked to measure: samples of two launches are paired by it."""
+        return self.seed if self.asked_seed is None else self.asked_seed
 
 
 @dataclass(frozen=True)
@@ -331,6 +390,8 @@ class Trial:
     folder: str | None = None  # of the launch, relative to the study's folder
     start_s: float | None = None  # from exec to the first token
     warmup_s: float | None = None
+    warm_up: WarmUp | None = None
+    plan: SamplingPlan | None = None
     measure_s: float | None = None
     stop_s: float | None = None
     total_s: float = 0.0  # wall time that the trial cost
@@ -402,7 +463,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A point of the Pareto front: better than every other candidate in some objective, or in a mix of them."""
+    """A point of the Pareto front: no other one is at least as good in every objective and better in one."""
 
     candidate: Candidate
     values: Mapping[str, float]  # metric -> mean of the search's launch, in the metric's own unit
