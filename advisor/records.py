@@ -471,6 +471,25 @@ class FrontPoint:
 
 
 @dataclass(frozen=True)
+class Finalist:
+    """What the fresh launches said of one candidate."""
+
+    candidate: Candidate
+    decision: Decision
+    reason: str
+    launches: int = 0  # pairs with the baseline
+    ratio: Interval | None = None  # as Verdict.ratio
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """A figure that got worse on the challenger's fresh launches, beyond what launches differ by."""
+
+    metric: str
+    ratio: Interval  # challenger over baseline as it is: 1.27 is 27% more, whichever way is better
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Outcome of the confirmation: fresh launches of baseline and finalist, paired by round and seeds."""
 
@@ -484,6 +503,10 @@ class Verdict:
     tuned: Mapping[str, Interval] = field(default_factory=dict)
     launches: int = 0  # fresh launches an arm
     noise: float | None = None  # relative standard deviation between the baseline's fresh launches
+    smallest_gain: float | None = None  # that these launches could show, as a fraction: half the interval of the ratio
+    ratios: Mapping[str, Interval] = field(default_factory=dict)  # metric -> challenger over baseline, not oriented
+    tradeoffs: tuple[Tradeoff, ...] = ()  # what the challenger costs, worst first
+    finalists: tuple[Finalist, ...] = ()  # all that were launched afresh, best first
     others: tuple[Compared, ...] = ()  # the objectives after the first, in their order
     front: tuple[FrontPoint, ...] = ()  # several objectives: candidates of the search that none other beats in all
 
