@@ -215,6 +215,7 @@ class Active:
     prefix_caching: bool | None = None
     kv_cache_blocks: int | None = None
     gpu_memory_utilization: float | None = None
+    model_runner: str | None = None  # V1 or V2
     graph_steps: tuple[GraphSteps, ...] = ()  # with --cudagraph-metrics: every step since the start, most frequent first
     decode_modes: Mapping[str, float] | None = None  # share of the decode steps by GraphSteps.mode
 
