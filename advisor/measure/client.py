@@ -11,16 +11,17 @@ import itertools
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import EnvironmentMismatch
 from advisor.measure import counters
+from advisor.measure.saturation import with_requests
 from advisor.measure.summary import empty_sample, summarise
 from advisor.measure.validity import problems
 from advisor.measure.workload import warmup_prompts
-from advisor.records import Sample, Workload
+from advisor.records import Sample, SloLimit, Workload
 from advisor.target_process import TargetDied, TargetProcess, TargetTimeout, scrubbed_environment
 
 WARMUP_SEEDS_FROM = 2_000_000_000  # measured seeds stay below; NumPy takes seeds up to 2**32
@@ -33,7 +34,8 @@ class BenchClient:
 
     `tokenizer` is the model's folder or hub id. `timeout_s` bounds one warm-up or sample, and the import before the
     first. `root`: where given, `Sample.raw` is written relative to it. `log` takes what the client prints; a restarted
-    one gets `bench-2.log` beside `bench.log`. `process` makes the process; tests hand in a fake.
+    one gets `bench-2.log` beside `bench.log`. `slo`: what requests are counted
+    against. `process` makes the process; tests hand in a fake.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class BenchClient:
         trust_remote_code: bool = False,
         root: Path | None = None,
         log: Path | None = None,
+        slo: Sequence[SloLimit] = (),
         process: Callable[..., Any] = TargetProcess,
     ):
         self._python, self._tokenizer = python, tokenizer
         self._timeout_s, self._trust = timeout_s, trust_remote_code
-        self._root, self._log = root, log
+        self._root, self._log, self._slo = root, log, slo
         self._make_process = process
         self._process: Any = None
         self._starts = 0
@@ -108,7 +111,7 @@ class BenchClient:
                 raise _unusable(self._python, answer)
             return empty_sample(seed, f"the benchmark client failed: {answer['error_class']}: {answer['error']}")
         after = counters.read_settled(server_url, before, workload.num_prompts)
-        return read_sample(path, workload, seed, counters.difference(before, after), self._shown(path))
+        return read_sample(path, workload, seed, counters.difference(before, after), self._shown(path), self._slo)
 
     def _shown(self, path: Path) -> str:
         root = self._root.absolute() if self._root else None
@@ -168,12 +171,17 @@ def bench_request(
 
 
 def read_sample(
-    path: Path, workload: Workload, seed: int, counted: counters.Counters | None, shown: str | None = None
+    path: Path,
+    workload: Workload,
+    seed: int,
+    counted: counters.Counters | None,
+    shown: str | None = None,
+    slo: Sequence[SloLimit] = (),
 ) -> Sample:
     """The sample in a raw result file, judged. A file that cannot be read is a sample with that problem."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        taken = summarise(raw, seed)
+        taken = with_requests(summarise(raw, seed), raw, workload, slo)
         found = problems(raw, taken, workload, counted)
     except (OSError, ValueError, TypeError, KeyError) as error:
         return empty_sample(seed, f"the raw result cannot be used: {error}")

@@ -28,6 +28,7 @@ class Requests:
     ttft_s: tuple[float, ...]
     latency_s: tuple[float, ...]
     gaps_s: tuple[float, ...]  # between tokens, of all requests together
+    longest_gap_s: tuple[float, ...] = ()  # of each request; 0 for one token
 
     @property
     def completed(self) -> int:
@@ -61,6 +62,7 @@ def requests_of(raw: Mapping[str, Any]) -> Requests:
         ttft_s=tuple(raw["ttfts"][i] for i in done),
         latency_s=tuple(latencies[i] for i in done),
         gaps_s=tuple(gap for i in done for gap in raw["itls"][i]),
+        longest_gap_s=tuple(max(raw["itls"][i], default=0.0) for i in done),
     )
 
 

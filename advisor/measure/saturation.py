@@ -1,0 +1,78 @@
+"""Whether a load is below what the server can bear, so that no setting can raise its throughput. Pure.
+
+With a rate the requests come whatever the server does: one that keeps up finishes as many as come, and its throughput is the
+rate, not a property of the settings. With a number in flight the next request waits for an answer (a closed loop): throughput
+is that number over the latency, so that a gain in throughput is the same gain in latency and always possible.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from advisor.measure.slo import with_slo
+from advisor.measure.summary import Requests, requests_of
+from advisor.records import Objective, Sample, SloLimit, Workload
+
+QUARTERS = 4
+# In flight in the last quarter over the first: a backlog that grows evenly from nothing gives 7; a server that keeps up gives
+# 1, or 2 where an answer takes a quarter of the sample, because the first quarter begins with an idle server.
+_GROWTH = 2.5
+_FEW = 2.0  # so many more in flight are chance
+_THROUGHPUT = ("output_tok_s", "input_tok_s", "requests_s")
+
+
+def with_requests(sample: Sample, raw: Mapping[str, Any], workload: Workload, slo: Sequence[SloLimit]) -> Sample:
+    """The sample with what only the per-request lists tell: goodput and the queue. Raises ValueError as `requests_of`."""
+    requests = requests_of(raw)
+    return dataclasses.replace(with_slo(sample, requests, slo), in_flight=in_flight(raw, requests, workload))
+
+
+def in_flight(raw: Mapping[str, Any], requests: Requests, workload: Workload) -> tuple[float, ...]:
+    """Mean requests in flight in each quarter of the arrivals; empty without a rate or without the times of sending.
+
+    What happens after the last arrival is left out: the queue drains, however long it was.
+    """
+    starts = raw.get("start_times")
+    if workload.rate is None or not isinstance(starts, list) or len(starts) != requests.completed or len(starts) < 2:
+        return ()
+    first, last = min(starts), max(starts)
+    step = (last - first) / QUARTERS
+    if step <= 0:
+        return ()
+    spans = [(start, start + latency) for start, latency in zip(starts, requests.latency_s, strict=True)]
+    edges = [(first + step * i, first + step * (i + 1)) for i in range(QUARTERS)]
+    return tuple(round(sum(max(0.0, min(b, d) - max(a, c)) for a, b in spans) / step, 3) for c, d in edges)
+
+
+def keeps_up(samples: Sequence[Sample]) -> bool | None:
+    """Whether no backlog builds up while requests arrive; None where that was not recorded."""
+    rows = [sample.in_flight for sample in samples if len(sample.in_flight) == QUARTERS and not sample.problems]
+    if not rows:
+        return None
+    first, last = (sum(row[i] for row in rows) / len(rows) for i in (0, QUARTERS - 1))
+    return last <= first * _GROWTH + _FEW
+
+
+def load_note(samples: Sequence[Sample], workload: Workload, objective: Objective) -> str | None:
+    """What a person should know about this load and this objective before the search; None: nothing."""
+    # Goodput can be raised at any rate as long as a request misses its limits.
+    all_good = workload.rate is not None and all(sample.slo_share == 1 for sample in samples)
+    throughput = (*_THROUGHPUT, "goodput") if all_good else _THROUGHPUT
+    if objective.find_load or not any(metric in throughput for metric in objective.metrics):
+        return None
+    metric = next(metric for metric in objective.metrics if metric in throughput)
+    if workload.rate is None:
+        return (
+            f"{workload.concurrency} requests are always in flight: {metric} is that number over the latency, so a gain in "
+            "it is a gain in latency at this load"
+        )
+    if not keeps_up(samples):
+        return None
+    flying = sum(sample.in_flight[-1] for sample in samples) / len(samples)
+    return (
+        f"this load is below saturation: the server keeps up with {workload.rate:g} requests/s ({flying:.1f} in flight, no "
+        f"growing queue), so no setting can raise {metric}. Optimise a latency (--objective e2el_ms.p50), or let "
+        "--find-load rate with --slo find the highest load"
+    )

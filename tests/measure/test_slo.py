@@ -1,0 +1,175 @@
+"""Service level objectives: the words, which requests comply, and whether a load is below saturation."""
+
+import dataclasses
+import random
+
+import pytest
+
+from advisor.errors import InputError
+from advisor.measure.client import read_sample
+from advisor.measure.saturation import keeps_up, load_note, with_requests
+from advisor.measure.slo import breaches, compliance, parse_slo, violation
+from advisor.measure.summary import summarise
+from advisor.records import Objective, SloLimit, Workload
+from tests.measure.raw_results import WORKLOAD, fail, made, recorded
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("ttft_p99<500ms,tpot_p99<30ms", (SloLimit("ttft_ms", 500, 0.99), SloLimit("tpot_ms", 30, 0.99))),
+        (" TTFT.p90 <= 0.5s ", (SloLimit("ttft_ms", 500, 0.9),)),
+        ("e2e_p99.9<2s", (SloLimit("e2el_ms", 2000, 0.999),)),
+        ("itl_p100<80ms", (SloLimit("itl_ms", 80, 1.0),)),
+        ("ttft:500,tpot:30", (SloLimit("ttft_ms", 500, 0.99), SloLimit("tpot_ms", 30, 0.99))),
+    ],
+)
+def test_words(text, limits):
+    assert parse_slo(text) == limits
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("ttft_p99<500", "needs a unit, ms or s"),
+        ("ttft_p99<500us", "needs a unit"),
+        ("latency_p99<500ms", "metric 'latency' is not known"),
+        ("ttft_p0<500ms", "'p0' is out of range"),
+        ("ttft_p101<500ms", "'p101' is out of range"),
+        ("ttft_median<500ms", "'median' is out of range"),
+        ("tpot_mean<30ms", "a mean is no share of requests"),
+        ("ttft>500ms", "is not METRIC<LIMIT"),
+        ("ttft<0ms", "more than zero"),
+        ("ttft<nan ms", "more than zero"),
+        ("ttft<abc ms", "'abc' is not a number"),
+        ("", "is not METRIC<LIMIT"),
+        ("ttft_p99<500ms,", "term ''"),
+        ("ttft_p99<500ms,ttft_p50<100ms", "limits ttft twice"),
+    ],
+)
+def test_mistakes_name_the_term_and_what_to_write(text, part):
+    with pytest.raises(InputError) as caught:
+        parse_slo(text)
+    assert part in caught.value.problem and caught.value.problem.startswith("--slo") and caught.value.hint
+
+
+def test_labels_read_back():
+    limits = parse_slo("ttft_p99<500ms,tpot_p99.9<30.5ms,itl_p50<1s")
+    assert parse_slo(",".join(limit.label for limit in limits)) == limits
+
+
+def judged(raw, text, workload=WORKLOAD):
+    slo = parse_slo(text)
+    return with_requests(summarise(raw, 0), raw, workload, slo), slo
+
+
+def test_a_request_must_be_within_every_limit():
+    raw = made(requests=10)  # TTFT 200 ms, TPOT 80 ms, one second in all
+    raw["ttfts"][0] = 0.6
+    raw["itls"][1] = [0.2] * 10
+    sample, slo = judged(raw, "ttft_p90<500ms,tpot_p99<100ms")
+    assert sample.slo_within == {"ttft_p90<500ms": 0.9, "tpot_p99<100ms": 0.9} and sample.slo_share == 0.8
+    assert sample.goodput_requests_s == pytest.approx(8 / raw["duration"])
+    assert breaches([sample], slo) == ["tpot_p99<100ms: 90.0% of the requests are within 100 ms"]
+    assert violation([sample], slo) == pytest.approx(0.09)
+
+
+def test_a_limit_holds_at_its_own_value():
+    sample, slo = judged(made(), "ttft<200ms,e2el<1000.001ms")
+    assert sample.slo_share == 1 and breaches([sample], slo) == [] and violation([sample], slo) == 0
+
+
+def test_itl_is_the_longest_gap_of_a_request():
+    raw = made(requests=4)
+    raw["itls"][2][5] = 0.5
+    sample, _ = judged(raw, "itl_p100<100ms,tpot_p100<150ms")
+    assert sample.slo_within == {"itl_p100<100ms": 0.75, "tpot_p100<150ms": 1.0}
+
+
+def test_a_failed_request_complies_with_nothing():
+    raw = made(requests=4)
+    fail(raw, 1)
+    sample, slo = judged(raw, "ttft_p75<500ms")
+    assert sample.slo_share == 0.75 and breaches([sample], slo) == []
+
+
+def test_one_token_has_no_tpot_to_miss():
+    raw = made(output_tokens=1)
+    assert judged(raw, "tpot<1ms")[0].slo_share == 1
+
+
+def test_shares_of_several_samples_count_requests():
+    small, slo = judged(made(requests=2), "ttft_p90<300ms")
+    raw = made(requests=8)
+    raw["ttfts"] = [0.4, *[0.2] * 7]
+    large, _ = judged(raw, "ttft_p90<300ms")
+    assert compliance([small, large], slo) == {"ttft_p90<300ms": 0.9} and breaches([small, large], slo) == []
+    assert breaches([large], slo) and breaches([dataclasses.replace(large, problems=("bad",))], slo) == []
+
+
+def test_goodput_is_vllms_own(tmp_path):
+    """The figure that `vllm bench serve --goodput ttft:90 tpot:9.2` computes: all limits, `<=`, over the whole duration."""
+    raw = recorded("closed_loop")
+    rows = zip(raw["ttfts"], raw["latencies"], raw["output_lens"], strict=True)
+    good = sum(ttft <= 0.090 and (latency - ttft) / (tokens - 1) <= 0.0092 for ttft, latency, tokens in rows)
+    sample, _ = judged(raw, "ttft:90,tpot:9.2")
+    assert 0 < good < 24 and sample.goodput_requests_s == pytest.approx(good / raw["duration"])
+
+
+def test_a_result_file_is_read_with_the_slo(tmp_path):
+    path = tmp_path / "r.json"
+    import json
+
+    path.write_text(json.dumps(made()))
+    assert read_sample(path, WORKLOAD, 0, None, slo=parse_slo("ttft<1s")).slo_share == 1
+    assert read_sample(path, WORKLOAD, 0, None).slo_share is None
+
+
+# ---------------------------------------------------------------- saturation
+
+RATE = Workload("r", 100, 11, 64, rate=4.0)
+
+
+def arrivals(service_s, servers, requests=64, rate=4.0, seed=0):
+    """A raw result of Poisson arrivals at a queue with so many servers."""
+    rng, now, free, starts, latencies = random.Random(seed), 0.0, [0.0] * servers, [], []
+    for _ in range(requests):
+        now += rng.expovariate(rate)
+        first = min(range(servers), key=free.__getitem__)
+        free[first] = max(now, free[first]) + service_s
+        starts.append(now)
+        latencies.append(free[first] - now)
+    raw = made(requests)
+    raw |= {"start_times": starts, "latencies": latencies, "ttfts": [x * 0.2 for x in latencies], "duration": max(free)}
+    return raw
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_server_that_keeps_up_and_one_that_does_not(seed):
+    calm, _ = judged(arrivals(0.5, servers=8, seed=seed), "ttft<1s", RATE)  # bears 16 requests a second
+    over, _ = judged(arrivals(0.5, servers=1, seed=seed), "ttft<1s", RATE)  # bears 2
+    assert keeps_up([calm]) is True and keeps_up([over]) is False
+    assert over.in_flight[0] < over.in_flight[1] < over.in_flight[2] < over.in_flight[3]
+
+
+def test_below_saturation_is_said_where_no_setting_can_help():
+    calm, _ = judged(arrivals(0.5, servers=8), "ttft<1s", RATE)
+    over, _ = judged(arrivals(0.5, servers=1), "ttft<1s", RATE)
+    told = load_note([calm], RATE, Objective())
+    assert "below saturation" in told and "4 requests/s" in told and "no setting can raise output_tok_s" in told
+    assert "--find-load rate" in told and "--objective e2el_ms.p50" in told
+    assert load_note([over], RATE, Objective()) is None
+    assert load_note([calm], RATE, Objective("ttft_ms.p99")) is None
+    assert "no setting can raise goodput" in load_note([calm], RATE, Objective("goodput", slo=parse_slo("ttft<1s")))
+
+
+def test_goodput_below_saturation_can_be_raised_while_requests_miss_their_limits():
+    calm, slo = judged(arrivals(0.5, servers=8), "e2el_p50<400ms", RATE)
+    assert calm.slo_share < 1 and load_note([calm], RATE, Objective("goodput", slo=slo)) is None
+
+
+def test_a_closed_loop_is_called_one():
+    sample, _ = judged(made(), "ttft<1s")
+    assert sample.in_flight == ()
+    assert load_note([sample], WORKLOAD, Objective()).startswith("2 requests are always in flight")
+    assert load_note([sample], WORKLOAD, Objective("tpot_ms.p50")) is None
