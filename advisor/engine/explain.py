@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from advisor.engine.capture import CaptureRequest, Coverage, coverage
+from advisor.engine.capture import Coverage
+from advisor.engine.foretold import decode_coverage
 from advisor.engine.options import ATTENTION, COMPILATION
 from advisor.engine.reading.command_line import ReadCommand
 from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
@@ -84,7 +85,7 @@ def explain(
     )
     resolved = _with_installed(rules, installed) if installed else rules
     asked = read_request(read.options, read.env, version)
-    covered = _coverage(asked, resolved, version, gpu)
+    covered = decode_coverage(asked, resolved.values, version, gpu.platform, gpu.compute_capability)
     findings = [*said, *read.findings, *resolved.findings, *_coverage_findings(covered, resolved, asked, version)]
     return {
         "vllm_version": resolved.vllm_version,
@@ -168,34 +169,6 @@ def _with_installed(rules: Resolved, answer: Mapping[str, Any]) -> Resolved:
 
 
 # ---------------------------------------------------------------- coverage
-
-
-def _coverage(asked: Requested, resolved: Resolved, version: Version, gpu: Gpu) -> Coverage | None:
-    """None where nothing is captured by intent (a CPU) or the batch is not known."""
-    values = resolved.values
-    seqs, tokens, sizes = (
-        values.get(name) for name in ("max_num_seqs", "max_num_batched_tokens", "cudagraph_capture_sizes")
-    )
-    if gpu.platform == "cpu" or seqs is None or tokens is None or sizes is None or tokens < seqs:
-        return None
-    speculative = values.get("speculative_tokens") or (1 if asked.speculative_method else 0)
-    request = CaptureRequest(
-        version=version,
-        max_num_seqs=seqs,
-        max_num_batched_tokens=tokens,
-        speculative_tokens=speculative,
-        tensor_parallel=asked.tensor_parallel,
-        sequence_parallel=asked.sequence_parallel,
-        sizes=asked.sizes,
-        maximum=asked.maximum,
-        performance_mode=asked.performance_mode,
-        compute_capability=gpu.compute_capability or (9, 0),
-        runner_v2=values.get("model_runner") == "V2",
-        cudagraph_mode=values.get("cudagraph_mode") or "NONE",
-        sizes_by_flag=asked.sizes_by_flag,
-        enforce_eager=bool(values.get("enforce_eager")),
-    )
-    return coverage(sizes, request)
 
 
 def _coverage_json(covered: Coverage | None) -> dict[str, Any]:

@@ -11,12 +11,14 @@ import ast
 import re
 from dataclasses import replace
 
-from advisor.records import Active
+from advisor.engine.graph_steps import merged, step_row
+from advisor.records import Active, GraphSteps
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # Where a line was logged, e.g. "[cuda.py:422]": the same words mean other things in other files ("Using X backend.").
 _PLACE = re.compile(r"\[?(?P<file>[\w/]+\.py):\d+\]")
 
+SWITCH = {"True": True, "False": False}  # how Python writes a switch; "None" is in neither
 MODES = ("NONE", "STOCK_TORCH_COMPILE", "DYNAMO_TRACE_ONCE", "VLLM_COMPILE")
 GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 # JSON form of the graph mode, 0.10.2 to 0.11.0.
@@ -26,6 +28,8 @@ _GRAPH_MODE_VALUES = {"0": "NONE", "1": "PIECEWISE", "2": "FULL", "[2,0]": "FULL
 
 _CONFIG = re.compile(r"Initializing a V1 LLM engine \(v(?P<version>[^)]+)\) with config: (?P<config>.*)")
 _EAGER = re.compile(r"\benforce_eager=(True|False)")
+_KV_DTYPE = re.compile(r"\bkv_cache_dtype=(\w+)")
+_PREFIX_CACHING = re.compile(r"\benable_prefix_caching=(True|False)")
 _DEVICE = re.compile(r"\bdevice_config=(\w+)")
 _MODE = re.compile(r"""["'](?:mode|level)["']: ?(?:<CompilationMode\.(?P<name>\w+)|(?P<number>\d))""")
 _GRAPH_MODE = re.compile(r"""["']cudagraph_mode["']: ?(?:<CUDAGraphMode\.(?P<name>\w+)|(?P<value>\d|\[\d, ?\d\]))""")
@@ -38,12 +42,14 @@ _FULL_GRAPHS = re.compile(r'"full_cuda_graph": ?(true|false)')
 def _read_config(active: Active, version: str, config: str) -> Active:
     """Take over what the configuration line says. "0.26.0+cu130" is version 0.26.0."""
     compilation = config.partition("compilation_config=")[2]
-    eager = _EAGER.search(config)
+    eager, dtype, caching = (pattern.search(config) for pattern in (_EAGER, _KV_DTYPE, _PREFIX_CACHING))
     mode = _MODE.search(compilation)
     active = replace(
         active,
         vllm_version=version.partition("+")[0],
-        enforce_eager=eager[1] == "True" if eager else None,
+        enforce_eager=SWITCH[eager[1]] if eager else None,
+        kv_cache_dtype=dtype[1] if dtype else None,
+        prefix_caching=SWITCH[caching[1]] if caching else None,
         compilation_mode=(mode["name"] or MODES[int(mode["number"])]) if mode else None,
         cudagraph_mode=_graph_mode(compilation),
         capture_sizes=_sizes(_SIZES.search(compilation)),
@@ -136,6 +142,17 @@ def _change(active: Active, text: str) -> Active:
     return active if line in active.rewrites else replace(active, rewrites=(*active.rewrites, line))
 
 
+# ---------------------------------------------------------------- the model runner
+
+# V1 is the older one and says nothing of itself, except where it stands in for V2.
+_RUNNER = re.compile(r"Using (?P<taken>V2) Model Runner|using the (?P<instead>V1) model runner instead")
+
+
+def _runner(active: Active, text: str) -> Active:
+    found = _RUNNER.search(text)
+    return replace(active, model_runner=found["taken"] or found["instead"]) if found else active
+
+
 # ---------------------------------------------------------------- figures
 
 _FIGURES: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -168,6 +185,7 @@ def _figures(active: Active, text: str) -> Active:
 def parse_active(log_text: str) -> Active:
     """What the log of one server says that it runs; a field that no line tells of stays None."""
     active = Active()
+    steps: list[GraphSteps] = []
     device = ""
     for raw in _ANSI.sub("", log_text).splitlines():
         place = _PLACE.search(raw)
@@ -177,11 +195,15 @@ def parse_active(log_text: str) -> Active:
             found = _DEVICE.search(config["config"])
             device = found[1] if found else ""
             continue
-        if backend := _backend(text.strip(), place["file"].rpartition("/")[2] if place else ""):
+        file = place["file"].rpartition("/")[2] if place else ""
+        if file == "cuda_graph.py" and (row := step_row(text)):
+            steps.append(row)
+            continue
+        if backend := _backend(text.strip(), file):
             backends = dict.fromkeys((*active.attention_backends, backend))
             active = replace(active, attention_backends=tuple(backends))
-        active = _figures(_change(active, text), text)
-    return _settle(active, device)
+        active = _figures(_runner(_change(active, text), text), text)
+    return _settle(replace(active, graph_steps=merged(steps)), device)
 
 
 def _settle(active: Active, device: str) -> Active:

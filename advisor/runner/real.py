@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from advisor.engine.agreement import as_active, disagreement, rewritten_at_start
+from advisor.engine.agreement import Agreement, judge
 from advisor.engine.logs import parse_active
+from advisor.engine.metrics_page import with_page
 from advisor.engine.render import serve_command
 from advisor.journal import now
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
+from advisor.measure.metrics_page import keep_page, kept_page
 from advisor.records import Active, Candidate, Command, Facts, Outcome, Sample, Trial, Workload
 from advisor.runner.base import Job
 
@@ -63,13 +65,12 @@ class RealRunner:
             launch.outcome, launch.reason = failure.outcome, failure.reason
         except KeyboardInterrupt:
             launch.outcome, launch.reason = Outcome.INTERRUPTED, "stopped by the person"
-            launch.active = _active(launch.log_path)
+            launch.active = _active(launch)
             raise JobInterrupted(launch.trial(self._folder, time.monotonic() - begun)) from None
-        launch.active = _active(launch.log_path)
+        launch.active = _active(launch)
         if job.candidate.is_baseline and launch.outcome is Outcome.OK:
             self._default = launch.active
-        if launch.outcome is Outcome.OK:
-            launch.check(self._default)
+        launch.check(self._agreement(launch))
         return launch.trial(self._folder, time.monotonic() - begun)
 
     def _serve(self, launch: _Launch) -> None:
@@ -83,6 +84,7 @@ class RealRunner:
             with launch.timed("measure_s"):
                 for seed in launch.job.seeds:
                     launch.samples.append(self._sample(server, launch, seed))
+            keep_page(server.base_url, launch.folder)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
 
@@ -96,6 +98,11 @@ class RealRunner:
                 break
             launch.notes.append(f"seed {attempt} was not valid: {sample.problems[0]}")
         return sample
+
+    def _agreement(self, launch: _Launch) -> Agreement:
+        in_flight = self._workload.concurrency if self._workload else None
+        job = launch.job
+        return judge(job.candidate, launch.command, job.resolved, launch.active, self._default, self._facts, in_flight)
 
     def _command(self, job: Job) -> Command:
         model = self._facts.model.model
@@ -147,13 +154,16 @@ class _Launch:
         finally:
             self.times[name] = time.monotonic() - begun
 
-    def check(self, default: Active) -> None:
-        """Turn problems of the samples, and settings that are not active, into an outcome."""
+    def check(self, agreement: Agreement) -> None:
+        """Take over what the server says that it runs; problems of samples, and settings that are not active, are outcomes."""
+        self.active = agreement.active
+        self.notes[:0] = agreement.notes
+        if self.outcome is not Outcome.OK:
+            return
         bad = [problem for sample in self.samples for problem in sample.problems]
-        wrong = disagreement(self.job.candidate, self.active)
-        if wrong:
-            self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, wrong
-            self.credited_to = None if bad else as_active(self.job.candidate, self.active, default)
+        if agreement.wrong:
+            self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, agreement.wrong
+            self.credited_to = None if bad else agreement.credited_to
         elif bad:
             self.outcome, self.reason = Outcome.INVALID_MEASUREMENT, bad[0]
 
@@ -168,7 +178,7 @@ class _Launch:
             active=self.active,
             resolved=self.job.resolved,
             credited_to=self.credited_to,
-            notes=(*rewritten_at_start(self.job.resolved, self.active), *self.notes),
+            notes=tuple(self.notes),
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),
@@ -183,11 +193,12 @@ def _nobody(what: str, seconds: float) -> None:
     del what, seconds
 
 
-def _active(log_path: Path) -> Active:
+def _active(launch: _Launch) -> Active:
     try:
-        return parse_active(log_path.read_text(encoding="utf-8", errors="replace"))
+        log = launch.log_path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return Active()
+    return with_page(parse_active(log), kept_page(launch.folder))
 
 
 def _relative(sample: Sample, root: Path) -> Sample:

@@ -26,6 +26,8 @@ def test_all_figures_of_a_cuda_start() -> None:
         cudagraph_mode="FULL_AND_PIECEWISE",
         capture_sizes=DEFAULT_SIZES,
         enforce_eager=False,
+        kv_cache_dtype="auto",
+        prefix_caching=True,
         kv_cache_tokens=919824,
         graph_memory_gib=0.98,
         weights_gib=14.99,
