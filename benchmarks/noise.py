@@ -99,6 +99,7 @@ def _head(request: TuneRequest, facts: Facts, command: str) -> dict[str, Any]:
         "random_weights": setup.random_weights(request),
         "workload": to_json(request.workload),
         "serve_args": list(request.serve_args),
+        "serve_env": dict(request.serve_env),
         "launches": [],
     }
 
@@ -149,6 +150,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--launches", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--serve-args", default="")
+    parser.add_argument("--env", action="append", default=[], help="NAME=VALUE for the server; may be repeated")
     parser.add_argument("--engine-python", default=sys.executable)
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--output", type=Path, required=True, help="JSON file")
@@ -159,7 +161,7 @@ def main(words: Sequence[str]) -> None:
     given = _arguments(words)
     request = request_from_words(
         model=given.model, gpu=given.gpu, workload=given.workload, overrides={}, budget="1h", trials=None,
-        confirm_launches=3, serve_args=given.serve_args, env=[], space=None, objective="output_tok_s",
+        confirm_launches=3, serve_args=given.serve_args, env=given.env, space=None, objective="output_tok_s",
         samples=given.seeds, engine_python=given.engine_python, runs=given.runs, study=given.output.stem,
     )  # fmt: skip
     shown = [f"{Path(word).name}" if word == given.model else word for word in words]
