@@ -9,7 +9,7 @@ from advisor.launch.failure import signature
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.search.budget import Budget
 from advisor.search.sampler import Sampler
-from advisor.search.scores import evidence, score
+from advisor.search.scores import evidence, scores, slo_violation
 
 FAILURES_IN_A_ROW = 4  # so many first launches failing with one cause means that the next will too
 
@@ -41,11 +41,11 @@ def search(
 
 
 def teach(sampler: Sampler, trial: Trial, objective: Objective) -> None:
-    """What was asked for gets the trial's score, or none; a figure of other settings also answers for those that ran."""
-    sampler.tell(trial.candidate, score(trial, objective))
+    """What was asked for gets the trial's scores, or none; a figure of other settings also answers for those that ran."""
+    sampler.tell(trial.candidate, scores(trial, objective), slo_violation(trial, objective))
     seen = evidence(trial)
     if seen is not trial and sampler.is_untried(seen.candidate):
-        sampler.tell(seen.candidate, score(seen, objective))
+        sampler.tell(seen.candidate, scores(seen, objective), slo_violation(seen, objective))
 
 
 def check_common_failure(searched: Sequence[Trial]) -> None:
@@ -60,4 +60,3 @@ def check_common_failure(searched: Sequence[Trial]) -> None:
             f"the first {len(ended)} candidates all ended as {first.outcome.value}: {first.reason}",
             f"the log of one of them: {first.folder}/server.log in the study's folder",
         )
-

@@ -4,7 +4,8 @@ The first proposals are the designed ones (advisor/space/candidates.py), then Op
 than one override, it is tried without each of them, since an override that does nothing should not be kept for years. A
 proposal that was measured already is answered from memory, an illegal one as infeasible, both without a launch. A failed trial
 is told as infeasible with the worst score seen: samplers do not look at FAIL trials, and zero would be a number that nobody
-measured.
+measured. A candidate that breaks the SLO is told with its own scores and as infeasible by as much as it misses the SLO. Several
+objectives are several values of a trial, for which TPE splits the trials by Pareto rank.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -28,6 +30,24 @@ _MAX_ASKS = (
 _STARTUP_TRIALS = 6  # TPE draws at random until so many trials are told; the designed ones count among them
 
 
+Scores = tuple[float, ...]  # one an objective, in the order of Objective.metrics
+
+
+@dataclass(frozen=True)
+class _Told:
+    scores: Scores | None  # None: it failed
+    violation: float = 0.0  # by which the SLO is missed; more than 0 rules the candidate out
+
+    @property
+    def feasible(self) -> bool:
+        return self.scores is not None and self.violation <= 0
+
+    @property
+    def constraints(self) -> dict[str, float]:
+        """Optuna's names and values: above zero is infeasible."""
+        return {"launched": 1.0 if self.scores is None else 0.0, "slo": self.violation}
+
+
 class Sampler:
     """Proposes untried candidates of a space and learns from scores. Scores are raised as the objective says."""
 
@@ -38,12 +58,12 @@ class Sampler:
             sampler = optuna.samplers.TPESampler(
                 seed=seed, multivariate=True, group=True, n_startup_trials=_STARTUP_TRIALS
             )
-        self._study = optuna.create_study(direction=_direction(objective), sampler=sampler)
+        self._study = optuna.create_study(directions=_directions(objective), sampler=sampler)
         self._objective = objective
         self._space = space
         self._legal = {candidate.key: candidate for candidate in space.candidates}
         self._designed = list(first_candidates(space))
-        self._scores: dict[str, float | None] = {}  # None: it failed
+        self._told: dict[str, _Told] = {}
         self._proposed: set[str] = set()
         self._open: dict[str, optuna.trial.Trial] = {}
 
@@ -54,17 +74,20 @@ class Sampler:
             self._proposed.add(candidate.key)
         return candidate
 
-    def tell(self, candidate: Candidate, score: float | None) -> None:
-        """Report the score of a trial, or None for one that failed. Also takes what an earlier session measured."""
-        self._scores[candidate.key] = score
+    def tell(self, candidate: Candidate, scores: float | Scores | None, violation: float = 0.0) -> None:
+        """Report the scores of a trial, or None for one that failed. Also takes what an earlier session measured.
+
+        `violation`: by which share of the requests the SLO is missed; more than 0 makes the candidate infeasible.
+        """
+        told = _Told((scores,) if isinstance(scores, int | float) else scores, violation)
+        self._told[candidate.key] = told
         self._proposed.add(candidate.key)
         trial = self._open.pop(candidate.key, None)
         if trial is None:
-            self._study.add_trial(frozen_trial(self._space.settings, candidate, score, self._worst()))
+            values = told.scores or self._worst()
+            self._study.add_trial(frozen_trial(self._space.settings, candidate, values, told.constraints))
             return
-        if score is None:
-            trial.set_constraint("launched", 1.0)
-        self._study.tell(trial, score if score is not None else self._worst())
+        self._answer(trial, told)
 
     def is_untried(self, candidate: Candidate) -> bool:
         """Whether it is a legal candidate that was neither told nor proposed."""
@@ -82,14 +105,17 @@ class Sampler:
         return None
 
     def _simpler_than_best(self) -> Candidate | None:
-        seen = {key: value for key, value in self._scores.items() if value is not None and key in self._legal}
+        """The best so far, or with several objectives the best in each of them, without one of its overrides."""
+        seen = {key: told.scores for key, told in self._told.items() if told.feasible and key in self._legal}
         if not seen:
             return None
-        best = self._legal[(max if self._objective.maximise else min)(seen, key=seen.__getitem__)].settings
-        for name in best:
-            fewer = Candidate({other: value for other, value in best.items() if other != name})
-            if fewer.key in self._legal and fewer.key not in self._proposed:
-                return self._legal[fewer.key]
+        for number, objective in enumerate(self._objective.each):
+            pick = max if objective.maximise else min
+            best = self._legal[pick(seen, key=lambda key, number=number: seen[key][number])].settings
+            for name in best:
+                fewer = Candidate({other: value for other, value in best.items() if other != name})
+                if fewer.key in self._legal and fewer.key not in self._proposed:
+                    return self._legal[fewer.key]
         return None
 
     def _from_optuna(self) -> Candidate | None:
@@ -101,27 +127,31 @@ class Sampler:
             if candidate.key in self._legal and candidate.key not in self._proposed:
                 self._open[candidate.key] = trial
                 return self._legal[candidate.key]
-            self._answer_from_memory(trial, candidate)
+            self._answer(trial, self._told.get(candidate.key, _Told(None)))  # from memory, or illegal
         return None
 
-    def _answer_from_memory(self, trial: optuna.trial.Trial, candidate: Candidate) -> None:
-        score = self._scores.get(candidate.key)
-        if score is None:
-            trial.set_constraint("launched", 1.0)
-        self._study.tell(trial, score if score is not None else self._worst())
+    def _answer(self, trial: optuna.trial.Trial, told: _Told) -> None:
+        for name, value in told.constraints.items():
+            trial.set_constraint(name, value)
+        self._study.tell(trial, told.scores or self._worst())
 
     def _first_untried(self) -> Candidate | None:
         return next((item for key, item in self._legal.items() if key not in self._proposed), None)
 
-    def _worst(self) -> float:
-        seen = [score for score in self._scores.values() if score is not None]
-        if not seen:
-            return 0.0  # nothing measured yet: the constraint alone marks it, no trial compares with this value
-        return min(seen) if self._objective.maximise else max(seen)
+    def _worst(self) -> Scores:
+        """The worst score seen in each objective."""
+        seen = [told.scores for told in self._told.values() if told.scores is not None]
+        if not seen:  # nothing measured yet: the constraint alone marks it, no trial compares with this value
+            return (0.0,) * len(self._objective.metrics)
+        columns = zip(*seen, strict=True)
+        return tuple(
+            min(column) if objective.maximise else max(column)
+            for objective, column in zip(self._objective.each, columns, strict=True)
+        )
 
 
-def _direction(objective: Objective) -> str:
-    return "maximize" if objective.maximise else "minimize"
+def _directions(objective: Objective) -> list[str]:
+    return ["maximize" if one.maximise else "minimize" for one in objective.each]
 
 
 def _suggest(trial: optuna.trial.Trial, settings: Sequence[SettingChoices]) -> Candidate:
@@ -143,8 +173,8 @@ def _encode(value: Any) -> str:
 def frozen_trial(
     settings: Sequence[SettingChoices],
     candidate: Candidate,
-    score: float | None,
-    worst: float | None,
+    values: Scores,
+    constraints: Mapping[str, float],
     attributes: Mapping[str, Any] | None = None,
 ) -> optuna.trial.FrozenTrial:
     """A finished Optuna trial for a candidate that was measured outside of ask and tell."""
@@ -154,15 +184,15 @@ def frozen_trial(
     for choice in settings:
         if not choice.exists(chosen):
             continue
-        values = dict.fromkeys([*(_encode(value) for value in choice.values), _encode(chosen[choice.name])])
-        distributions[choice.name] = CategoricalDistribution(tuple(values))
+        names = dict.fromkeys([*(_encode(value) for value in choice.values), _encode(chosen[choice.name])])
+        distributions[choice.name] = CategoricalDistribution(tuple(names))
         params[choice.name] = _encode(chosen[choice.name])
     return create_trial(
         state=TrialState.COMPLETE,
-        value=score if score is not None else worst,
+        values=list(values),
         params=params,
         distributions=distributions,
-        constraints={"launched": 1.0 if score is None else 0.0},
+        constraints=dict(constraints),
         user_attrs=dict(attributes or {}),
     )
 
@@ -176,11 +206,13 @@ class StorageMirror:
     def __init__(self, url: str, study_name: str, objective: Objective):
         try:
             self._study = optuna.create_study(
-                storage=url, study_name=study_name, direction=_direction(objective), load_if_exists=True
+                storage=url, study_name=study_name, directions=_directions(objective), load_if_exists=True
             )
+            self._study.set_metric_names(list(objective.metrics))
         except Exception as error:  # SQLAlchemy and each database driver raise their own classes
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"--storage {_without_password(url)!r} cannot be opened: {first}") from None
+        self._objectives = len(objective.metrics)
         self._known = {trial.user_attrs.get("number") for trial in self._study.get_trials(deepcopy=False)}
 
     def add(
@@ -188,15 +220,17 @@ class StorageMirror:
         settings: Sequence[SettingChoices],
         number: int,
         candidate: Candidate,
-        score: float | None,
+        scores: float | Scores | None,
         attributes: Mapping[str, Any],
+        violation: float = 0.0,
     ) -> None:
-        """Copy one trial; one that is there already is left alone."""
+        """Copy one trial; one that is there already is left alone. `scores`, `violation`: as Sampler.tell takes them."""
         if number in self._known:
             return
         facts = {"number": number, "label": candidate.label, **attributes}
-        trial = frozen_trial(settings, candidate, score, 0.0, facts)
-        if score is None:
+        told = _Told((scores,) if isinstance(scores, int | float) else scores, violation)
+        trial = frozen_trial(settings, candidate, told.scores or (0.0,) * self._objectives, told.constraints, facts)
+        if told.scores is None:
             trial.state, trial.values = TrialState.FAIL, None
         self._study.add_trial(trial)
         self._known.add(number)

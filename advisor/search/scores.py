@@ -1,28 +1,64 @@
-"""The figure by which trials are compared."""
+"""The figures by which trials are compared, and which of them counts as the best."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
+from advisor.measure.slo import breaches, violation
 from advisor.records import Objective, Outcome, Sample, Trial
 
 TIE = 0.02  # launches of one configuration differ by 0.1 to 2% on a GPU: closer scores are the same
 
 
 def sample_value(sample: Sample, objective: Objective) -> float:
-    """The objective's figure of one sample, in its own unit. `ttft_ms.p99` looks into the latency's percentiles."""
+    """The objective's figure of one sample, in its own unit. `ttft_ms.p99` looks into the latency's percentiles.
+
+    Goodput of no request at all counts as that of half a request, so that ratios to it exist. Start-up seconds belong to
+    a launch, not to a sample (see `score`). Raises ValueError where the sample has no such figure.
+    """
     name, _, percentile = objective.metric.partition(".")
-    value = getattr(sample, name)
-    return float(value[percentile] if percentile else value)
+    if name == "goodput":
+        found = sample.goodput_requests_s
+        found = None if found is None else max(found, 0.5 / sample.duration_s if sample.duration_s > 0 else 0.0)
+    elif name in ("max_concurrency", "max_rate"):
+        found = sample.load
+    else:
+        value = getattr(sample, name)
+        found = value[percentile] if percentile else value
+    if found is None:
+        raise ValueError(f"the sample of seed {sample.seed} has no {name}")
+    return float(found)
 
 
 def score(trial: Trial, objective: Objective) -> float | None:
-    """Mean over the trial's samples; None unless the trial is OK. All trials have the same seeds, so means compare."""
+    """Mean over the trial's samples of the (first) objective's figure; None unless the trial is OK.
+
+    All trials have the same seeds, so means compare. Whether the SLO was met is another question: `slo_breaches`.
+    """
     if not trial.ok or not trial.samples:
         return None
+    if objective.metric == "start_s":
+        return trial.start_s
     values = [sample_value(sample, objective) for sample in trial.samples]
     return sum(values) / len(values)
+
+
+def scores(trial: Trial, objective: Objective) -> tuple[float, ...] | None:
+    """One score an objective, the first one first; None unless the trial has all of them."""
+    found = tuple(score(trial, one) for one in objective.each)
+    return None if None in found else found
+
+
+def slo_breaches(trial: Trial, objective: Objective) -> list[str]:
+    """The limits of --slo that a measured trial misses, in words, where a breach rules a candidate out."""
+    return breaches(trial.samples, objective.slo) if objective.constrained and trial.ok else []
+
+
+def slo_violation(trial: Trial, objective: Objective) -> float:
+    """How far the trial misses them, as the largest missing share of requests; 0 where it meets them all."""
+    return violation(trial.samples, objective.slo) if objective.constrained and trial.ok else 0.0
 
 
 def evidence(trial: Trial) -> Trial:
@@ -37,17 +73,60 @@ def better_by(value: float, reference: float, objective: Objective) -> float:
     return value / reference if objective.maximise else reference / value
 
 
-def ranked(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
-    """OK candidates of the search, best first; within 2% of the best of the rest, the one with the fewest overrides leads."""
+def eligible(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """The search's measured candidates that may win: with every figure, within the SLO, not the default itself."""
     seen = [evidence(trial) for trial in trials if trial.phase == "search"]
-    scored = {trial.number: score(trial, objective) for trial in seen}
-    left = [trial for trial in seen if scored[trial.number] is not None and not trial.candidate.is_baseline]
+    return [
+        trial
+        for trial in seen
+        if not trial.candidate.is_baseline
+        and scores(trial, objective) is not None
+        and not slo_breaches(trial, objective)
+    ]
+
+
+def gains(trial: Trial, reference: Trial, objective: Objective) -> tuple[float, ...]:
+    """Ratio to the reference trial for each objective, oriented so that more than 1 is better. Both must have all scores."""
+    pairs = zip(scores(trial, objective) or (), scores(reference, objective) or (), objective.each, strict=True)
+    return tuple(better_by(value, other, one) for value, other, one in pairs)
+
+
+def measured_default(trials: Sequence[Trial], objective: Objective) -> Trial | None:
+    """The baseline's measurement that the search compares with."""
+    return next((t for t in trials if t.phase == "baseline" and scores(t, objective) is not None), None)
+
+
+def ranked(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """Candidates of the search that may win, best first.
+
+    The first objective decides; of those within 2% of its best, the mean gain over all objectives (geometric, 2% again), then
+    the fewest overrides. With several objectives, candidates that lose more than 2% against the default in one of them come
+    after all others, by their mean gain: they are trades, which only a person can weigh.
+    """
+    left = eligible(trials, objective)
+    reference = measured_default(trials, objective) or (left[0] if left else None)
+    gained = {trial.number: gains(trial, reference, objective) for trial in left if reference is not None}
+    trades = {number for number, ratios in gained.items() if objective.secondary and min(ratios) < 1 - TIE}
     order: list[Trial] = []
     while left:
-        values = [scored[trial.number] for trial in left]
-        best = max(values) if objective.maximise else min(values)
-        tied = [t for t in left if better_by(scored[t.number], best, objective) >= 1 - TIE]
-        first = min(tied, key=lambda t: (t.candidate.overrides, -better_by(scored[t.number], best, objective)))
-        order.append(first)
-        left.remove(first)
+        group = [trial for trial in left if trial.number not in trades]
+        best = _best(group, gained) if group else _best_mean(left, gained)
+        order.append(best)
+        left.remove(best)
     return order
+
+
+def _best(group: Sequence[Trial], gained: Mapping[int, tuple[float, ...]]) -> Trial:
+    top = max(gained[trial.number][0] for trial in group)
+    return _best_mean([trial for trial in group if gained[trial.number][0] >= top * (1 - TIE)], gained)
+
+
+def _best_mean(group: Sequence[Trial], gained: Mapping[int, tuple[float, ...]]) -> Trial:
+    means = {trial.number: geometric_mean(gained[trial.number]) for trial in group}
+    top = max(means.values())
+    tied = [trial for trial in group if means[trial.number] >= top * (1 - TIE)]
+    return min(tied, key=lambda trial: (trial.candidate.overrides, -means[trial.number]))
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    return math.prod(ratios) ** (1 / len(ratios))
