@@ -8,6 +8,7 @@ Units stand in the names: `_s` seconds, `_ms` milliseconds, `_gib` GiB (2**30 by
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import types
@@ -105,7 +106,7 @@ class Candidate:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Identity of the candidate: equal settings give equal keys, whatever their order."""
         return json.dumps(self.settings, sort_keys=True, separators=(",", ":"))
@@ -158,7 +159,7 @@ class Workload:
     rate: float | None = None  # requests a second, Poisson arrivals
     length_spread: float = 0.0  # lengths are drawn from [1 - spread, 1 + spread] times the length
     shared_prefix_tokens: int = 0  # the same first tokens in every prompt of a sample
-    warmup_prompts: int = 0  # requests sent before a launch's first sample, same mix, not counted; 0: as many as fit the load
+    warmup_prompts: int = 0  # requests of the first two waves of a warm-up, same mix, not counted; 0: as many as fit the load
     source: str = ""  # where the lengths come from
     preemptions: str | None = None  # "allowed": running out of cache blocks is what the workload is for
 
