@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "advisor"
 RANKS = [
     {"errors", "records", "__init__"},
     {"units", "progress"},
-    {"yaml_files", "resources", "target_process", "journal"},
+    {"yaml_files", "resources", "target_process", "journal", "nvml"},
     {"engine"},
     {"inspection", "launch", "measure", "space"},
     {"search", "runner"},

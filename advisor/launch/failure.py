@@ -92,9 +92,14 @@ def classify(exit_code: int | None, log_text: str, was_ready: bool = False) -> t
     return Outcome.FAILED_TO_START, reason
 
 
-def is_retryable(reason: str) -> bool:
-    """Whether the surroundings are to blame: the port was taken or something else uses the GPU's memory."""
-    return bool(_PORT_TAKEN.search(reason) or _DIRTY_GPU.search(reason))
+def dirty_gpu(reason: str) -> bool:
+    """Whether vLLM says that others changed the GPU's memory, or left less of it than it was told to use."""
+    return bool(_DIRTY_GPU.search(reason))
+
+
+def memory_changed(reason: str) -> bool:
+    """Whether others' memory changed while vLLM measured its own: no setting can be the cause of that."""
+    return "Error in memory profiling" in reason
 
 
 def port_taken(reason: str) -> bool:

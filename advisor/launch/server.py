@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 
 from advisor.errors import AdvisorError
-from advisor.launch import gpu_memory, ports
-from advisor.launch.failure import LaunchFailed, classify, is_retryable, port_taken
+from advisor.launch import gpu_memory, gpu_room, ports
+from advisor.launch.failure import LaunchFailed, classify, dirty_gpu, memory_changed, port_taken
 from advisor.launch.leftovers import SOCKETS, rendezvous_files, sockets_folder
 from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.readiness import LaunchLimits, LogTail, Probe, Prober, Progress, Signs, complete, phase
@@ -50,9 +50,15 @@ class PortTaken(Exception):
     """Another process has the port: the launch is tried once more with another one."""
 
 
+class GpuCrowded(Exception):
+    """vLLM says that memory is missing or was changed by others: tried once more, unless they are still there."""
+
+
 class Server:
     """Context manager. Raises LaunchFailed from the `with` line when the server does not get ready, and from
-    check_alive; NotStopped or GpuMemoryHeld (AdvisorErrors) from the end of the block when something is left over.
+    check_alive; NotStopped or GpuMemoryHeld (AdvisorErrors) from the end of the block when something is left over, and
+    GpuInUse where somebody else's GPU memory is in the way: no candidate is to blame for these, and the study ends.
+    `usual`: MiB in use on each GPU before the study's first launch, which is nobody's fault later on.
 
     Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s.
     """
@@ -66,6 +72,7 @@ class Server:
         limits: LaunchLimits | None = None,
         on_event: OnEvent | None = None,
         grace: Grace | None = None,
+        usual: gpu_memory.Usage | None = None,
     ):
         self.command = command
         self.served_name = served_name
@@ -82,6 +89,8 @@ class Server:
         self._process: GuardedProcess | None = None
         self._prober: Prober | None = None
         self._engine: set[int] = set()
+        self._known: set[int] = set()  # every pid that was seen to be the server's
+        self._usual = usual
 
     @property
     def base_url(self) -> str:
@@ -89,16 +98,23 @@ class Server:
 
     def __enter__(self) -> Server:
         self.folder.mkdir(parents=True, exist_ok=True)
+        room = gpu_room.asked(self.command.argv)
+        gpu_memory.wait_clean(
+            self._gpu, room.share, self._usual, room.count, waiting=lambda: self._on_event("waiting for GPU memory", 0.0)
+        )
         self._memory = gpu_memory.Watch(self._gpu)
         try:
             self._launch()
-        except PortTaken:
+        except (PortTaken, GpuCrowded) as first:
+            self._check_alone(first)
             if self.log_path.exists():
                 self.log_path.replace(self.folder / FIRST_LOG)
             try:
                 self._launch(avoid=self.port)
-            except PortTaken as again:
-                raise self._failed(Outcome.FAILED_TO_START, str(again), retryable=True) from None
+            except (PortTaken, GpuCrowded) as again:
+                self._check_alone(again)
+                surroundings = isinstance(again, PortTaken) or memory_changed(str(again))
+                raise self._failed(Outcome.FAILED_TO_START, str(again), surroundings) from None
         return self
 
     def __exit__(
@@ -127,6 +143,7 @@ class Server:
         if (code := self._process.exit_code()) is not None:
             raise self._died(code)
         now = set(self.pids())
+        self._known |= now
         if not ask and self._engine <= now:
             return
         probe = complete(self.base_url, self.served_name, ALIVE_TIMEOUT_S, self._api_key)
@@ -175,7 +192,9 @@ class Server:
             if any(words in said for words in LAST_WORDS):
                 doomed_at = min(doomed_at, time.monotonic())
             if time.monotonic() - doomed_at > LAST_WORDS_GRACE_S:
-                raise self._failed(*classify(1, self.log_text()))
+                outcome, reason = classify(1, self.log_text())
+                self._blame_others(outcome, reason)
+                raise self._failed(outcome, reason)
             probe = self._ask(prober)
             if probe is not None and self._is_ready(probe):
                 return
@@ -194,6 +213,7 @@ class Server:
             if not ports.is_open(self.port):
                 return None
             self._engine = set(self.pids())
+            self._known |= self._engine
         return prober.poll()
 
     def _is_ready(self, probe: Probe) -> bool:
@@ -217,13 +237,28 @@ class Server:
             outcome, reason = classify(code, self.log_text())
             if port_taken(reason):
                 raise PortTaken(f"port {self.port} is in use by {ports.describe(ports.listeners(self.port))}")
-            raise self._failed(outcome, reason, is_retryable(reason))
+            self._blame_others(outcome, reason)
+            raise self._failed(outcome, reason)
         if probe is not None and bad_answers >= BAD_ANSWERS:
             problem = probe.problem or f"it answers for the model {probe.model!r}"
             raise self._failed(Outcome.FAILED_TO_START, f"the server runs but gives no token: {problem}")
 
+    def _blame_others(self, outcome: Outcome, reason: str) -> None:
+        """Raises GpuInUse or GpuCrowded where a start failed because of memory that somebody else has."""
+        crowded = dirty_gpu(reason)
+        if crowded or outcome is Outcome.OUT_OF_MEMORY:
+            self._memory.check_intruders(self._known, reason)
+        if crowded:
+            raise GpuCrowded(reason)
+
+    def _check_alone(self, cause: PortTaken | GpuCrowded) -> None:
+        """Nothing of ours is left on the GPU now. Raises GpuInUse where others have memory that the start missed."""
+        if isinstance(cause, GpuCrowded):
+            gpu_memory.check_alone(self._gpu, str(cause))
+
     def _signs(self, tail: LogTail) -> Signs:
         assert self._process is not None
+        self._known.update(self.pids())
         return Signs(time.monotonic(), tail.telling, self._process.cpu_s(), self._memory.total_mib())
 
     # ------------------------------------------------------------ end
@@ -234,7 +269,7 @@ class Server:
         self._event("stopping")
         process, self._process = self._process, None
         try:
-            self.stop_s = stop(process, self.port, self._memory)
+            self.stop_s = stop(process, self.port, self._memory, self._known)
         finally:
             if self._prober is not None:
                 self._prober.close()
@@ -255,6 +290,8 @@ class Server:
             outcome = outcome if outcome is Outcome.OUT_OF_MEMORY else Outcome.CRASHED
         elif code == 0:
             reason = "the server ended by itself (exit code 0)"
+        if outcome is Outcome.OUT_OF_MEMORY:
+            self._memory.check_intruders(self._known, reason)
         return self._failed(outcome, reason)
 
     def _failed(self, outcome: Outcome, reason: str, retryable: bool = False) -> LaunchFailed:

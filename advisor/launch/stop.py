@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
+
+import psutil
 
 from advisor.errors import EnvironmentMismatch
 from advisor.launch import gpu_memory, ports
@@ -16,28 +19,45 @@ class NotStopped(EnvironmentMismatch):
     """Something of a server is still there after SIGKILL. Measuring beside it would be wrong."""
 
 
-def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch) -> float:
+def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch, known: Collection[int] = ()) -> float:
     """End the server and wait until its processes, port and GPU memory are gone. Returns the seconds it took.
 
+    `known`: pids that were the server's earlier; what is left of one that has ended may still be listed by the driver.
     The order of signals is the guard's (guard.py). Raises NotStopped or gpu_memory.GpuMemoryHeld, each naming the pids.
     """
     begun = time.monotonic()
     try:
-        ours = {member.pid for member in process.processes()}
+        ours = {member.pid: _name(member.pid) for member in process.processes()}
     finally:  # Ctrl-C at the wrong moment included
         left = process.stop()
     if left:
-        pids = ", ".join(str(pid) for pid in left)
         raise NotStopped(
-            f"processes of the server outlived SIGKILL: pid {pids}",
-            "they wait inside the kernel or the GPU driver; a restart of the machine ends them",
+            f"processes of the server outlived SIGKILL: {', '.join(_unkillable(pid, ours.get(pid, '')) for pid in left)}",
+            "they are stuck inside the kernel or the GPU driver: only a reset of the GPU or a restart of the machine ends them. "
+            "Then the same command goes on from what was measured",
         )
     _wait_port_closed(port, ours)
-    memory.wait_released()
+    memory.wait_released({*ours, *known})
     return time.monotonic() - begun
 
 
-def _wait_port_closed(port: int, ours: set[int]) -> None:
+def _unkillable(pid: int, name: str) -> str:
+    """`pid 4711 (VLLM::EngineCore, disk-sleep)`: the state tells a driver call (D) from a loop inside it (R)."""
+    try:
+        state = psutil.Process(pid).status()
+    except psutil.Error:
+        state = ""
+    return f"pid {pid} ({', '.join(filter(None, (name or _name(pid), state))) or 'not visible from here'})"
+
+
+def _name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return ""
+
+
+def _wait_port_closed(port: int, ours: Collection[int]) -> None:
     """A foreign listener on the port is none of our business here: only our own must be gone."""
     deadline = time.monotonic() + PORT_TIMEOUT_S
     while ports.is_open(port) and any(listener.pid in ours for listener in ports.listeners(port) or ()):

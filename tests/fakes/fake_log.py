@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+import fake_settings
+
 VERSION = "0.26.0"
 BACKENDS = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION")
 _MODES = {"NONE": 0, "STOCK_TORCH_COMPILE": 1, "DYNAMO_TRACE_ONCE": 2, "VLLM_COMPILE": 3}
@@ -55,6 +57,14 @@ def config(model: str, served_name: str, settings: dict) -> str:
     )
 
 
+def graph_table(settings: dict, running: int, steps: int) -> None:
+    """The table of --cudagraph-metrics for so many decode steps of `running` requests."""
+    padded, mode = fake_settings.step_mode(settings, running)
+    say("cuda_graph.py:123", "| Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |", process="APIServer")
+    row = f"| {running:<15} | {padded:<13} | {padded - running:<12} | {mode:<12} | {steps:<5} |"
+    say("cuda_graph.py:123", row, process="APIServer")
+
+
 _FAILURES = {
     "exit_at_start": ("load_model", "RuntimeError: the fake engine was told to fail"),
     "oom_at_load": (
@@ -71,6 +81,15 @@ _FAILURES = {
         "initialize_kv_caches",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
         "the engine.",
+    ),
+    "gpu_in_use": (
+        "init_device",
+        "ValueError: Free memory on device cuda:0 (127.1/139.8 GiB) on startup is less than desired GPU memory utilization "
+        "(0.92, 128.62 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+    ),
+    "memory_profiling": (
+        "determine_available_memory",
+        "AssertionError: Error in memory profiling. Initial free memory 100.00 GiB, current free memory 120.00 GiB.",
     ),
     "unsupported": (
         "load_model",

@@ -34,6 +34,7 @@ def fake_server(tmp_path: Path) -> Callable[..., Server]:
         argv = (sys.executable, str(FAKE), "serve", "some/model", *args)
         command = Command(argv, {"FAKE_FAULT": fault, "FAKE_TIME_SCALE": "0.1"})
         folder = tmp_path / name
-        return Server(command, name, folder, CPU, options.pop("limits", PATIENT), **{"grace": SHORT, **options})
+        gpu, limits = options.pop("gpu", CPU), options.pop("limits", PATIENT)
+        return Server(command, name, folder, gpu, limits, **{"grace": SHORT, **options})
 
     return make

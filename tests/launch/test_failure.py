@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.failure import classify, is_retryable, signature
+from advisor.launch.failure import classify, dirty_gpu, port_taken, signature
 from advisor.launch.tracebacks import error_lines
 from advisor.records import Outcome
 
@@ -108,9 +108,10 @@ def test_an_exit_without_a_word() -> None:
 
 
 def test_surroundings_and_settings_are_told_apart() -> None:
-    assert is_retryable(classify(1, read("cuda-0.26-gpu-in-use"))[1])
-    assert is_retryable(classify(1, read("cuda-0.26-port-taken"))[1])
-    assert not is_retryable(classify(1, read("cuda-0.26-oom-capture"))[1])
+    assert dirty_gpu(classify(1, read("cuda-0.26-gpu-in-use"))[1])
+    assert port_taken(classify(1, read("cuda-0.26-port-taken"))[1])
+    own = classify(1, read("cuda-0.26-oom-capture"))[1]
+    assert not dirty_gpu(own) and not port_taken(own)
 
 
 def test_equal_causes_have_equal_signatures() -> None:
