@@ -7,7 +7,8 @@ child process as vLLM has its engine process, and is faster or slower with its s
 
 Environment: FAKE_SPEED tokens a second of each request, whatever the settings; FAKE_TIME_SCALE multiplies all times
 (0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_ACTIVE_BACKEND the attention
-backend that runs, whatever was asked for; FAKE_FAULT what goes wrong, NAME or
+backend that runs, whatever was asked for; FAKE_BLOCK_SIZE and FAKE_STEP_MODE the same for the block size and for the graphs
+that steps run in; FAKE_FAULT what goes wrong, NAME or
 NAME:NUMBER (see FAULTS).
 """
 
@@ -61,8 +62,8 @@ WORDS = ("red", "green", "blue", "grey")
 class Engine:
     """Counts what vLLM counts and takes as long as the settings say."""
 
-    def __init__(self, name: str, settings: dict, caching: bool):
-        self.name, self.settings, self.caching = name, settings, caching
+    def __init__(self, name: str, settings: dict, caching: bool, count_steps: bool = False):
+        self.name, self.settings, self.caching, self.count_steps = name, settings, caching, count_steps
         self.lock = threading.Lock()
         self.running = 0
         self.answered = 0
@@ -89,6 +90,8 @@ class Engine:
             self.answered += 1
             self.counts["generation_tokens"] += tokens
             self.counts["request_success"] += 1
+            if self.count_steps:
+                fake_log.graph_table(self.settings, self.running + 1, tokens)
 
     def token_s(self) -> float:
         speed = os.environ.get("FAKE_SPEED")
@@ -96,7 +99,9 @@ class Engine:
 
     def metrics(self) -> str:
         labels = f'engine="0",model_name="{self.name}"'
-        lines = [f"vllm:num_requests_running{{{labels}}} {float(self.running)}"]
+        info = fake_settings.cache_config(self.settings, self.caching)
+        lines = ["# TYPE vllm:cache_config_info gauge", f"vllm:cache_config_info{{{info}}} 1.0"]
+        lines += [f"vllm:num_requests_running{{{labels}}} {float(self.running)}"]
         for name, value in self.counts.items():
             reason = ',finished_reason="length"' if name == "request_success" else ""
             lines.append(f"# TYPE vllm:{name}_total counter")
@@ -276,7 +281,7 @@ def main(argv: list[str]) -> None:
     name = option(argv, "--served-model-name") or model
     port = int(option(argv, "--port") or 8000) + (FAULT == "wrong_port")
     settings = fake_settings.read(argv[2:])
-    Handler.engine = Engine(name, settings, "--no-enable-prefix-caching" not in argv)
+    Handler.engine = Engine(name, settings, "--no-enable-prefix-caching" not in argv, "--cudagraph-metrics" in argv)
     # vLLM takes its port before it starts the engine, and answers on it after.
     server = HTTPServer((option(argv, "--host") or "0.0.0.0", port), Handler, bind_and_activate=False)
     if FAULT == "reuse_port":

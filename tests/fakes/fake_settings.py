@@ -38,6 +38,8 @@ def read(argv: list[str]) -> dict:
             given["enforce_eager"] = True
         elif word == "--cudagraph-capture-sizes":
             given["cudagraph_capture_sizes"] = _numbers(words[words.index(word) + 1 :])
+        elif word in ("--block-size", "--kv-cache-dtype"):
+            given[key] = value
     settings = _resolve(given)
     fallback = os.environ.get("FAKE_ACTIVE_BACKEND")  # says nothing but the backend that runs
     return {**settings, "backend": fallback, "attention_backend": fallback} if fallback else settings
@@ -72,7 +74,29 @@ def _resolve(given: dict) -> dict:
         "sizes": [] if graphs == "NONE" else sorted(given.get("cudagraph_capture_sizes", SIZES)),
         "attention_backend": chosen,
         "backend": chosen or "FLASH_ATTN",
+        "block_size": os.environ.get("FAKE_BLOCK_SIZE") or given.get("block-size", "16"),
+        "kv_cache_dtype": given.get("kv-cache-dtype", "auto"),
     }
+
+
+def cache_config(settings: dict, caching: bool) -> str:
+    """Labels of vllm:cache_config_info, as far as somebody reads them."""
+    labels = {
+        "block_size": settings["block_size"],
+        "cache_dtype": settings["kv_cache_dtype"],
+        "enable_prefix_caching": caching,
+        "engine": 0,
+        "gpu_memory_utilization": 0.92,
+        "num_gpu_blocks": 57489,
+    }
+    return ",".join(f'{name}="{value}"' for name, value in labels.items())
+
+
+def step_mode(settings: dict, running: int) -> tuple[int, str]:
+    """(padded tokens, kind of graph) of a decode step of `running` requests."""
+    padded = next((size for size in settings["sizes"] if size >= running), None)
+    mode = "NONE" if padded is None else "PIECEWISE" if settings["cudagraph_mode"] == "PIECEWISE" else "FULL"
+    return padded or running, os.environ.get("FAKE_STEP_MODE") or mode
 
 
 def _split(word: str) -> list[str]:
