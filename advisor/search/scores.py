@@ -53,12 +53,18 @@ def scores(trial: Trial, objective: Objective) -> tuple[float, ...] | None:
 
 def slo_breaches(trial: Trial, objective: Objective) -> list[str]:
     """The limits of --slo that a measured trial misses, in words, where a breach rules a candidate out."""
-    return breaches(trial.samples, objective.slo) if objective.constrained and trial.ok else []
+    if not objective.constrained or not trial.ok:
+        return []
+    if trial.loads and not any(point.met for point in trial.loads):
+        return [f"no load met the SLO, down to {trial.loads[-1].load:g}: {trial.loads[-1].reason}"]
+    return breaches(trial.samples, objective.slo)
 
 
 def slo_violation(trial: Trial, objective: Objective) -> float:
     """How far the trial misses them, as the largest missing share of requests; 0 where it meets them all."""
-    return violation(trial.samples, objective.slo) if objective.constrained and trial.ok else 0.0
+    if not slo_breaches(trial, objective):
+        return 0.0
+    return violation(trial.samples, objective.slo) or 0.01  # no load was sustained, though requests were in time
 
 
 def evidence(trial: Trial) -> Trial:

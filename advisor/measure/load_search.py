@@ -1,0 +1,164 @@
+"""--find-load: the highest load at which a launch meets the SLO. All loads share the launch: bracket, then bisection.
+
+`next_load` is the pure search, `find_load` the part that measures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from advisor.measure.saturation import keeps_up
+from advisor.measure.slo import breaches
+from advisor.records import LoadPoint, Objective, Sample, SloLimit, Workload
+
+RESOLUTION = 0.05  # the search ends when the load that fails is at most this much above the one that is met
+MOST_LOADS = 10  # measured on a launch at most
+FIRST_RATE = 1.0  # requests a second to begin with, where the workload has a number in flight
+MOST_CONCURRENCY = 4096  # vLLM's own limits on running sequences are below
+_FIRST_STEP, _STEP = 2.0, 4.0  # factors: a second step in the same direction goes further
+_NO_MORE = 1.02  # requests a second must grow by this when the load doubles, or the server is full
+_SAMPLE_S, _FEWEST = 10.0, 32  # arrivals of so long, and at least so many requests, make a sample at a rate
+_SEEDS_APART = 50  # samples of one load have neighbouring seeds; MOST_LOADS of these stay below a round's 1000
+
+
+@dataclass(frozen=True)
+class Found:
+    """`samples` belong to the highest load that met the SLO, or to the lowest tried where none did."""
+
+    loads: tuple[LoadPoint, ...]
+    samples: tuple[Sample, ...]
+    note: str
+
+
+def find_load(
+    measure: Callable[[Workload, int], Sample], workload: Workload, objective: Objective, seeds: Sequence[int]
+) -> Found:
+    """Measure loads until the highest that meets the SLO is known to RESOLUTION. `measure(workload, seed)` takes a sample.
+
+    Each load is measured with all seeds, moved on for each load so that no prompt comes twice. A sample that is not valid
+    ends the search, and stands alone in `samples`: nothing is known of the loads above.
+    """
+    points: list[LoadPoint] = []
+    taken: list[list[Sample]] = []
+    while (now := next_load(points, workload, objective.find_load or "")) is not None:
+        load = load_of(now)
+        samples = []
+        for seed in seeds:
+            sample = measure(now, seed + _SEEDS_APART * len(points))
+            # Launches are compared by the seed that was asked for, whichever load they ended at.
+            samples.append(dataclasses.replace(sample, load=load, asked_seed=seed))
+            if sample.problems:
+                return Found(tuple(points), tuple(samples[-1:]), f"at {_words(now)} the measurement was not valid")
+        points.append(judged(load, samples, objective.slo))
+        taken.append(samples)
+    chosen = _chosen(points)
+    return Found(tuple(points), tuple(taken[chosen]), told(points, objective.find_load or ""))
+
+
+def next_load(history: Sequence[LoadPoint], start: Workload, kind: str) -> Workload | None:
+    """The workload with the load to measure next, or None when the search is over. `kind`: concurrency or rate.
+
+    Doubles from the workload's own load (then four times at once) as long as the SLO is met, or halves until it is; then
+    halves the gap between the highest load that is met and the lowest that is not, on a logarithmic scale.
+    """
+    if len(history) >= MOST_LOADS:
+        return None
+    first = _start(start, kind)
+    if not history:
+        return with_load(start, kind, first)
+    met, missed = _bracket(history)
+    if met is not None and missed is not None:
+        load = math.sqrt(met * missed)
+        done = missed <= met * (1 + RESOLUTION)
+    elif met is not None:
+        load = met * (_FIRST_STEP if len(history) == 1 else _STEP)
+        done = is_full(history) or (kind == "concurrency" and met >= MOST_CONCURRENCY)
+    else:
+        load = (missed or first) / (_FIRST_STEP if len(history) == 1 else _STEP)
+        done = kind == "concurrency" and missed is not None and missed <= 1
+    if kind == "concurrency":
+        load = _whole(load, met, missed)
+        done = done or any(point.load == load for point in history)
+    return None if done else with_load(start, kind, load)
+
+
+def is_full(history: Sequence[LoadPoint]) -> bool:
+    """Whether the last rise of the load brought no more finished requests: more in flight only wait."""
+    if len(history) < 2:
+        return False
+    before, last = sorted(history, key=lambda point: point.load)[-2:]
+    return last.met and before.met and last.requests_s < before.requests_s * _NO_MORE
+
+
+def judged(load: float, samples: Sequence[Sample], slo: Sequence[SloLimit]) -> LoadPoint:
+    """Whether the SLO was met at this load, and at a rate also whether the server kept up with the arrivals."""
+    problems = breaches(samples, slo)
+    if keeps_up(samples) is False:
+        problems.append("requests arrive faster than they are finished")
+    rate = sum(sample.requests_s for sample in samples) / len(samples)
+    return LoadPoint(load, not problems, round(rate, 4), "; ".join(problems))
+
+
+def with_load(base: Workload, kind: str, load: float) -> Workload:
+    """The workload at another load, with as many requests as its own sample has waves, or seconds of arrivals."""
+    if kind == "concurrency":
+        waves = base.num_prompts / base.concurrency if base.concurrency else 4
+        count = max(math.ceil(waves * load), min(_FEWEST, base.num_prompts))
+        return dataclasses.replace(base, concurrency=int(load), rate=None, num_prompts=count)
+    seconds = base.num_prompts / base.rate if base.rate else _SAMPLE_S
+    count = max(_FEWEST, math.ceil(seconds * load))
+    return dataclasses.replace(base, concurrency=None, rate=float(f"{load:.4g}"), num_prompts=count)
+
+
+def load_of(workload: Workload) -> float:
+    return float(workload.concurrency if workload.rate is None else workload.rate)
+
+
+def told(points: Sequence[LoadPoint], kind: str) -> str:
+    """What the search found, in one sentence."""
+    unit = "requests in flight" if kind == "concurrency" else "requests/s"
+    met, missed = _bracket(points)
+    if met is None:
+        return f"no load met the SLO, down to {missed:g} {unit}: {points[-1].reason}"
+    if missed is None:
+        why = "more in flight finish no more requests" if is_full(points) else f"{len(points)} loads were tried"
+        return f"the SLO is met at every load tried, up to {met:g} {unit}: {why}"
+    reason = next(point.reason for point in points if point.load == missed)
+    open_end = "" if missed <= met * (1 + RESOLUTION) + 1 else f", after {len(points)} loads"
+    return f"the SLO is met at {met:g} {unit}, not at {missed:g} ({reason}){open_end}"
+
+
+def _start(workload: Workload, kind: str) -> float:
+    if kind == "concurrency":
+        return float(workload.concurrency or 1)
+    return workload.rate or FIRST_RATE
+
+
+def _bracket(history: Sequence[LoadPoint]) -> tuple[float | None, float | None]:
+    """Highest load that met the SLO below every one that did not, and the lowest that did not.
+
+    Noise can let a higher load pass after a lower one failed: that pass is not counted.
+    """
+    missed = min((point.load for point in history if not point.met), default=None)
+    met = [point.load for point in history if point.met and (missed is None or point.load < missed)]
+    return max(met, default=None), missed
+
+
+def _chosen(points: Sequence[LoadPoint]) -> int:
+    met, missed = _bracket(points)
+    return next(index for index, point in enumerate(points) if point.load == (missed if met is None else met))
+
+
+def _whole(load: float, met: float | None, missed: float | None) -> float:
+    """A whole number of requests in flight, between the two where there is one."""
+    whole = float(min(max(1, round(load)), MOST_CONCURRENCY))
+    if met is not None and missed is not None and missed - met > 1:
+        whole = min(max(whole, met + 1), missed - 1)
+    return whole
+
+
+def _words(workload: Workload) -> str:
+    return f"{workload.concurrency} in flight" if workload.rate is None else f"{workload.rate:g} requests/s"
