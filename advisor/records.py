@@ -375,6 +375,35 @@ class LoadPoint:
 
 
 @dataclass(frozen=True)
+class GateResult:
+    """Whether a launch's answers to fixed prompts are the baseline's, as far as that can be judged.
+
+    Distances are mean absolute differences of log-probabilities over their own spread in the baseline: 0 is equal, about 1 is
+    unrelated. Keys: `decode` (forced tokens) and `prefill` (the prompt's own tokens), each the worst reply.
+    """
+
+    passed: bool | None = None  # None: it cannot be judged, and `reason` says why
+    reason: str = ""
+    distance: Mapping[str, float] = field(default_factory=dict)
+    limit: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, float] = field(default_factory=dict)  # baseline against baseline, and its modes against each other
+    agreement: float | None = None  # share of the greedy tokens before the first difference, mean over prompts
+    baseline_agreement: float | None = None  # the same for baseline against baseline
+    baselines: int = 0  # launches of the baseline that were compared with
+    notes: tuple[str, ...] = ()  # what could not be judged, as sentences
+
+
+@dataclass(frozen=True)
+class QualityScore:
+    """What a person's own evaluation said of one server. No problem and no score: it passed, and names no number."""
+
+    score: float | None = None  # more is better
+    exit_code: int | None = None
+    seconds: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Trial:
     """One launch of one candidate and what came of it. Only an OK trial has samples that count."""
 
@@ -400,6 +429,9 @@ class Trial:
     loads: tuple[LoadPoint, ...] = ()  # tried by --find-load, in order; `samples` are those of the highest that met the SLO
     round: int | None = None  # of the confirmation
     started_at: str = ""  # ISO 8601, UTC
+    answers: str | None = None  # path of the answers to the output gate's prompts, relative to the study's folder
+    gate: GateResult | None = None
+    quality: QualityScore | None = None
 
     @property
     def ok(self) -> bool:
