@@ -78,6 +78,9 @@ def tune(
         int | None, typer.Option(help="Requests of one sample, instead of the workload's.")
     ] = None,
     samples: Annotated[int, typer.Option(help="Seeds that each launch is measured with.", min=1)] = 2,
+    client_processes: Annotated[
+        int | None, typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1)
+    ] = None,
     confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict.", min=3)] = 3,
     engine_python: Annotated[
         str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
@@ -115,8 +118,8 @@ def tune(
     request = request_from_words(
         model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
         budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
-        objective=objective, samples=samples, engine_python=engine_python, study=study, runs=runs, output=output,
-        storage=storage, seed=seed,
+        objective=objective, samples=samples, client_processes=client_processes, engine_python=engine_python, study=study,
+        runs=runs, output=output, storage=storage, seed=seed,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))

@@ -113,12 +113,21 @@ class TargetProcess:
 
     def request(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send one request and wait for its answer, `timeout_s` at most. Raises TargetDied or TargetTimeout."""
+        self.send(request)
+        return self.receive(timeout_s)
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send one request without waiting: `receive` must follow. Raises TargetDied."""
         process = self._running()
         self._busy = True  # stays so where an exception, Ctrl-C included, leaves the request unanswered
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
         except OSError:
             raise self._died() from None
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """The answer to what was sent. Raises TargetDied or TargetTimeout."""
+        self._running()
         line = self._read_line(time.monotonic() + timeout_s, timeout_s)
         try:
             answer = json.loads(line)

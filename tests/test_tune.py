@@ -43,8 +43,11 @@ class FakeClient:
 
     def __exit__(self, *_): ...
 
+    def use_processes(self, count): ...
+
     def warm_up(self, server_url, served_name, workload):
         self._send(server_url, served_name, 1, 1)
+        return sample(2_000_000_000, 100.0)
 
     def sample(self, server_url, served_name, workload, seed, folder):
         answers = self._send(server_url, served_name, requests=2, tokens=3)

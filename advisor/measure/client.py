@@ -1,7 +1,7 @@
-"""vLLM's benchmark client as one long-lived process in the target interpreter: warm-ups and samples.
+"""vLLM's benchmark client in long-lived processes of the target interpreter: warm-ups and samples.
 
-The process imports vLLM once (some ten seconds) while the first server starts. It sees no GPU. When it hangs or dies it
-alone is ended and a new one serves the next sample; the sample that was lost says so.
+One process, unless `use_processes` asks for more (advisor/measure/client_pool.py). A sample that is lost with its process says
+so, and the next one gets a new process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import Any
 
 from advisor.errors import EnvironmentMismatch
 from advisor.measure import counters
+from advisor.measure.client_load import client_load, most_processes
+from advisor.measure.client_pool import ClientPool
+from advisor.measure.merge import merged, prompts_digest
 from advisor.measure.saturation import with_requests
 from advisor.measure.summary import empty_sample, summarise
-from advisor.measure.validity import problems
-from advisor.measure.workload import warmup_prompts
-from advisor.records import Sample, SloLimit, Workload
-from advisor.target_process import TargetDied, TargetProcess, TargetTimeout, scrubbed_environment
+from advisor.measure.validity import Problem, judge, judge_length, with_problems
+from advisor.measure.warmup import wave_prompts
+from advisor.records import Invalid, Sample, SloLimit, Workload
+from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
 WARMUP_SEEDS_FROM = 2_000_000_000  # measured seeds stay below; NumPy takes seeds up to 2**32
 MARKER_TOKENS = 4  # see prompt_lengths
@@ -30,7 +33,7 @@ _BLOCK_TOKENS = 16  # vLLM's usual size of a cache block: a shorter prompt fills
 
 
 class BenchClient:
-    """Context manager over the client process.
+    """Context manager over the client's processes.
 
     `tokenizer` is the model's folder or hub id. `timeout_s` bounds one warm-up or sample, and the import before the
     first. `root`: where given, `Sample.raw` is written relative to it. `log` takes what the client prints; a restarted
@@ -52,31 +55,34 @@ class BenchClient:
     ):
         self._python, self._tokenizer = python, tokenizer
         self._timeout_s, self._trust = timeout_s, trust_remote_code
-        self._root, self._log, self._slo = root, log, slo
-        self._make_process = process
-        self._process: Any = None
-        self._starts = 0
+        self._root, self._slo = root, slo
+        self._pool, self._processes = ClientPool(python, log, process), 1
         self._warmups: dict[str, int] = {}  # served name -> warm-ups so far
 
     def __enter__(self) -> BenchClient:
-        self._start()
+        self._pool.grow(1)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._stop()
+        self._pool.stop()
+
+    def use_processes(self, count: int) -> None:
+        """From now on so many processes send the load together. New ones begin to import at once."""
+        self._processes = count
+        self._pool.grow(count)
 
     def wait_until_imported(self) -> str:
         """Wait for the import and return vLLM's version. Raises EnvironmentMismatch where it failed."""
-        answer = self._running().request({"ping": True}, self._timeout_s)
+        (answer,) = self._pool.run({"ping": True}, 1, self._timeout_s)
         if not answer["ok"]:
             raise _unusable(self._python, answer)
         return answer["vllm_version"]
 
     def warm_up(self, server_url: str, served_name: str, workload: Workload) -> Sample:
-        """Send the workload's mix with seeds that no sample has. Its result is for `problems`, never a measurement."""
+        """Send one wave of the workload's mix, with a seed that no sample has. Its figures are never a measurement."""
         count = self._warmups.get(served_name, 0)
         self._warmups[served_name] = count + 1
-        short = dataclasses.replace(workload, num_prompts=warmup_prompts(workload))
+        short = dataclasses.replace(workload, num_prompts=wave_prompts(workload))
         with tempfile.TemporaryDirectory(prefix="advisor-warmup-") as folder:
             taken = self._take(server_url, served_name, short, WARMUP_SEEDS_FROM + count, Path(folder))
         return dataclasses.replace(taken, raw=None)
@@ -88,52 +94,33 @@ class BenchClient:
         """
         if not 0 <= seed < WARMUP_SEEDS_FROM:
             raise ValueError(f"seed {seed} is not in 0 to {WARMUP_SEEDS_FROM - 1}: the rest is for warm-ups")
-        return self._take(server_url, served_name, workload, seed, folder)
+        taken = self._take(server_url, served_name, workload, seed, folder)
+        return taken if taken.problems else with_problems(taken, judge_length(taken, workload))
 
     def _take(self, server_url: str, served_name: str, workload: Workload, seed: int, folder: Path) -> Sample:
         folder.mkdir(parents=True, exist_ok=True)
         path = _free_path(folder.absolute() / f"bench-seed{seed}.json")
         request = bench_request(workload, server_url, served_name, self._tokenizer, seed, path)
+        processes = min(self._processes, workload.concurrency or workload.num_prompts)
         before = counters.read(server_url)
         try:
-            answer = self._running().request({**request, "trust_remote_code": self._trust}, self._timeout_s)
+            answers = self._pool.run({**request, "trust_remote_code": self._trust}, processes, self._timeout_s)
         except TargetTimeout:
-            self._stop()
-            return empty_sample(seed, f"the benchmark client did not finish within {self._timeout_s:g} s and was ended")
+            return _lost(seed, f"the benchmark client did not finish within {self._timeout_s:g} s and was ended")
         except TargetDied as error:
-            self._stop()
-            return empty_sample(seed, f"the benchmark client died: {error.problem}")
-        except BaseException:  # Ctrl-C in the middle of a sample: this process must not answer the next request
-            self._stop()
-            raise
-        if not answer["ok"]:
+            return _lost(seed, f"the benchmark client died: {error.problem}")
+        if not (answer := answers[-1])["ok"]:
             if answer["error_class"] == "ClientImportError":
                 raise _unusable(self._python, answer)
-            return empty_sample(seed, f"the benchmark client failed: {answer['error_class']}: {answer['error']}")
+            return _lost(seed, f"the benchmark client failed: {answer['error_class']}: {answer['error']}")
+        if processes > 1 and (problem := _join(path, [Path(answer["result_path"]) for answer in answers])):
+            return _lost(seed, problem)
         after = counters.read_settled(server_url, before, workload.num_prompts)
         return read_sample(path, workload, seed, counters.difference(before, after), self._shown(path), self._slo)
 
     def _shown(self, path: Path) -> str:
         root = self._root.absolute() if self._root else None
         return str(path.relative_to(root)) if root and path.is_relative_to(root) else str(path)
-
-    def _running(self) -> Any:
-        if self._process is None:
-            self._start()
-        return self._process
-
-    def _start(self) -> None:
-        self._starts += 1
-        log = self._log
-        if log is not None and self._starts > 1:
-            log = log.with_stem(f"{log.stem}-{self._starts}")  # keeps the last words of the one before
-        made = self._make_process(self._python, "bench", client_environment(os.environ), log)
-        self._process = made.__enter__()
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.__exit__(None, None, None)
 
 
 def prompt_lengths(workload: Workload) -> tuple[int, int]:
@@ -182,26 +169,40 @@ def read_sample(
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         taken = with_requests(summarise(raw, seed), raw, workload, slo)
-        found = problems(raw, taken, workload, counted)
+        taken = dataclasses.replace(taken, client=client_load(raw), prompts=prompts_digest(raw))
+        found = judge(raw, taken, workload, counted, most_processes(usable_cores(), workload))
     except (OSError, ValueError, TypeError, KeyError) as error:
-        return empty_sample(seed, f"the raw result cannot be used: {error}")
+        return _lost(seed, f"the raw result cannot be used: {error}")
     preemptions = counted.preemptions if counted else None
-    return dataclasses.replace(
+    taken = dataclasses.replace(
         taken,
         prefix_hit_ratio=counted.prefix_hit_ratio if counted else None,
         preemptions=None if preemptions is None else int(preemptions),
         raw=shown or str(path),
-        problems=found,
     )
+    return with_problems(taken, found)
 
 
-def client_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The client process's environment: no GPU to touch, no proxy between it and the server."""
-    no_proxy = ",".join(filter(None, (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost")))
-    added = {"CUDA_VISIBLE_DEVICES": "", "NO_PROXY": no_proxy, "no_proxy": no_proxy}
-    if "HIP_VISIBLE_DEVICES" in inherited:
-        added["HIP_VISIBLE_DEVICES"] = ""  # vLLM on ROCm refuses to start where the two differ
-    return scrubbed_environment(inherited, added)
+def usable_cores() -> int:
+    """Processor cores that this process, and so the client, may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _lost(seed: int, text: str) -> Sample:
+    """A sample of which there is nothing to summarise."""
+    return with_problems(empty_sample(seed), [Problem(Invalid.CLIENT_DIED, text)])
+
+
+def _join(path: Path, parts: Sequence[Path]) -> str | None:
+    """Write the parts of a load as one raw result and remove them; what is wrong with them, or None."""
+    try:
+        raw = merged([json.loads(part.read_text(encoding="utf-8")) for part in parts])
+        path.write_text(json.dumps(raw), encoding="utf-8")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        return f"the raw results of {len(parts)} client processes cannot be put together: {error}"
+    for part in parts:
+        part.unlink()
+    return None
 
 
 def _free_path(path: Path) -> Path:

@@ -88,10 +88,10 @@ def summarise(raw: Mapping[str, Any], seed: int) -> Sample:
     )
 
 
-def empty_sample(seed: int, problem: str) -> Sample:
-    """A sample that was not taken, and why."""
+def empty_sample(seed: int) -> Sample:
+    """A sample that was not taken; the caller says why."""
     none = distribution_ms(())
-    return Sample(seed, 0.0, 0, 0, 0, 0, 0.0, 0.0, 0.0, none, none, none, none, problems=(problem,))
+    return Sample(seed, 0.0, 0, 0, 0, 0, 0.0, 0.0, 0.0, none, none, none, none)
 
 
 def distribution_ms(seconds: Iterable[float]) -> dict[str, float]:

@@ -1,17 +1,20 @@
-"""Whether a sample may be used: every reason against it, as a short sentence. Pure.
+"""Whether a sample may be used: every reason against it, as a class and a short sentence. Pure.
 
 Zero is not a measurement: vLLM's client ends with exit code 0 and a full table when every request has failed.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from advisor.measure.client_load import client_problem
 from advisor.measure.counters import Counters
+from advisor.measure.length import length_problem
 from advisor.measure.summary import Requests, requests_of
-from advisor.records import Sample, Workload
+from advisor.records import Invalid, Sample, Workload
 
 CLIENT_TOLERANCE = 0.01  # between our figures and vLLM's own
 SERVER_TOLERANCE = 0.02  # between client and server counters
@@ -21,22 +24,65 @@ LEAST_LOAD = 0.5  # of the concurrency, on average over the sample
 LEAST_TPOT_MS = 0.01  # below: tokens came in one piece; the fastest real decode step takes some 0.3 ms
 
 
-def problems(raw: Mapping[str, Any], sample: Sample, workload: Workload, counted: Counters | None) -> tuple[str, ...]:
-    """Why the sample must not be used; empty: it is valid. `counted` is the server's own count of its interval."""
+PREEMPTED_SHARE = 0.10  # preemptions for each request: above, the cache is too small for the load
+FEW_PREEMPTIONS = 3
+ALLOWED = "allowed"  # Workload.preemptions
+
+
+class Problem(NamedTuple):
+    """One reason against a sample."""
+
+    kind: Invalid
+    text: str
+
+
+def judge(
+    raw: Mapping[str, Any],
+    sample: Sample,
+    workload: Workload,
+    counted: Counters | None,
+    most_processes: int | None = None,
+) -> tuple[Problem, ...]:
+    """Why the sample must not be used; empty: it is valid. `counted` is the server's own count of its interval,
+    `most_processes` the client processes that fit on this machine."""
     requests = requests_of(raw)
     failed = _failures(requests, workload)
     if not requests.completed:
         return tuple(failed)
-    found = [
+    return (
         *failed,
         *_lengths(requests, sample, workload),
         *_numbers(sample, workload),
         *_durations(requests, sample, workload),
         *_client_disagreements(raw, sample),
-    ]
-    if counted is not None:
-        found += _cache(counted, workload) + _server_disagreements(sample, counted)
-    return tuple(found)
+        *_of(Invalid.CLIENT_BOUND, client_problem(sample, most_processes)),
+        *(_told_by_server(sample, workload, counted) if counted is not None else ()),
+    )
+
+
+def judge_length(sample: Sample, workload: Workload) -> tuple[Problem, ...]:
+    """Whether it lasted long enough. Apart from `judge`, because a wave of the warm-up need not."""
+    return tuple(_of(Invalid.TOO_SHORT, length_problem(sample, workload)))
+
+
+def with_problems(sample: Sample, found: Iterable[Problem]) -> Sample:
+    """The sample with further reasons against it."""
+    found = tuple(found)
+    return dataclasses.replace(
+        sample,
+        problems=(*sample.problems, *(problem.text for problem in found)),
+        classes=(*sample.classes, *(problem.kind for problem in found)),
+    )
+
+
+def first_problem(sample: Sample) -> str:
+    """Class and sentence of the first reason against the sample: `too-short: the sample lasted ...`."""
+    kind = f"{sample.classes[0].value}: " if sample.classes else ""
+    return kind + sample.problems[0]
+
+
+def _of(kind: Invalid, text: str | None) -> list[Problem]:
+    return [Problem(kind, text)] if text else []
 
 
 def allowed_prefix_hits(workload: Workload) -> float:
@@ -49,8 +95,8 @@ def allowed_prefix_hits(workload: Workload) -> float:
     return shared + max(CACHE_TOLERANCE, 1 / workload.num_prompts)
 
 
-def _failures(requests: Requests, workload: Workload) -> list[str]:
-    found = []
+def _failures(requests: Requests, workload: Workload) -> list[Problem]:
+    found: list[str] = []
     if requests.sent != workload.num_prompts:
         found.append(f"{requests.sent} requests were sent instead of {workload.num_prompts}")
     if requests.errors:
@@ -58,10 +104,10 @@ def _failures(requests: Requests, workload: Workload) -> list[str]:
         found.append(f"{len(requests.errors)} of {requests.sent} requests failed: {shown}")
     if not requests.completed:
         found.append("no request completed")
-    return found
+    return [Problem(Invalid.FAILED_REQUESTS, text) for text in found]
 
 
-def _lengths(requests: Requests, sample: Sample, workload: Workload) -> list[str]:
+def _lengths(requests: Requests, sample: Sample, workload: Workload) -> list[Problem]:
     """EOS is ignored, so every answer has the length that was asked for."""
     spread = workload.length_spread
     least = max(1, math.floor(workload.output_tokens * (1 - spread)))
@@ -75,10 +121,10 @@ def _lengths(requests: Requests, sample: Sample, workload: Workload) -> list[str
     sent = sample.input_tokens / requests.completed
     if abs(sent - wanted) > wanted * (LENGTH_TOLERANCE + spread) + 1:
         found.append(f"prompts have {sent:.0f} tokens on average instead of {wanted}")
-    return found
+    return [Problem(Invalid.WRONG_LENGTH, text) for text in found]
 
 
-def _numbers(sample: Sample, workload: Workload) -> list[str]:
+def _numbers(sample: Sample, workload: Workload) -> list[Problem]:
     """Rates and latencies must be finite and more than zero."""
     values = {name: getattr(sample, name) for name in ("duration_s", "output_tok_s", "input_tok_s", "requests_s")}
     for name in ("ttft_ms", "e2el_ms"):
@@ -86,29 +132,34 @@ def _numbers(sample: Sample, workload: Workload) -> list[str]:
     found = [f"{name} is {value:g}" for name, value in values.items() if not 0 < value < math.inf]
     for name in ("tpot_ms", "itl_ms"):
         found += [f"{name} {key} is {v:g}" for key, v in getattr(sample, name).items() if not math.isfinite(v)]
+    told = [Problem(Invalid.NOT_A_NUMBER, text) for text in found]
     if workload.output_tokens > 1 and sample.tpot_ms["p50"] < LEAST_TPOT_MS:
-        found.append(f"the median TPOT is {sample.tpot_ms['p50']:.4f} ms: the client was starved, or tokens held back")
-    return found
+        starved = f"the median TPOT is {sample.tpot_ms['p50']:.4f} ms: the client was starved, or tokens held back"
+        told.append(Problem(Invalid.CLIENT_BOUND, starved))
+    return told
 
 
-def _durations(requests: Requests, sample: Sample, workload: Workload) -> list[str]:
+def _durations(requests: Requests, sample: Sample, workload: Workload) -> list[Problem]:
     """Requests cannot take longer than the sample, nor overlap more than allowed, nor much less than asked."""
     longest_s, together_s = max(requests.latency_s), sum(requests.latency_s)
     if sample.duration_s <= 0:
         return []  # told already
     found = []
     if longest_s > sample.duration_s * 1.01:
-        found.append(f"a request of {longest_s:.3f} s cannot belong to a sample of {sample.duration_s:.3f} s")
+        text = f"a request of {longest_s:.3f} s cannot belong to a sample of {sample.duration_s:.3f} s"
+        found.append(Problem(Invalid.IMPOSSIBLE_TIMES, text))
     if workload.concurrency:
         flying = together_s / sample.duration_s
         if flying > workload.concurrency * 1.02:
-            found.append(f"{flying:.1f} requests were in flight on average, more than {workload.concurrency}")
+            text = f"{flying:.1f} requests were in flight on average, more than {workload.concurrency}"
+            found.append(Problem(Invalid.IMPOSSIBLE_TIMES, text))
         if flying < workload.concurrency * LEAST_LOAD:
-            found.append(f"only {flying:.1f} of {workload.concurrency} requests were in flight on average")
+            text = f"only {flying:.1f} of {workload.concurrency} requests were in flight on average"
+            found.append(Problem(Invalid.LOAD_NOT_REACHED, text))
     return found
 
 
-def _client_disagreements(raw: Mapping[str, Any], sample: Sample) -> list[str]:
+def _client_disagreements(raw: Mapping[str, Any], sample: Sample) -> list[Problem]:
     """Our figures against vLLM's own, where it gives them."""
     ours = {
         "output_throughput": sample.output_tok_s,
@@ -119,17 +170,36 @@ def _client_disagreements(raw: Mapping[str, Any], sample: Sample) -> list[str]:
     }
     pairs = ((name, value, raw.get(name)) for name, value in ours.items())
     return [
-        f"{name} is {value:g} from the raw lists and {theirs:g} by vLLM"
+        Problem(Invalid.NOT_A_NUMBER, f"{name} is {value:g} from the raw lists and {theirs:g} by vLLM")
         for name, value, theirs in pairs
         if theirs is not None and _apart(value, theirs) > CLIENT_TOLERANCE
     ]
 
 
-def _cache(counted: Counters, workload: Workload) -> list[str]:
+def _told_by_server(sample: Sample, workload: Workload, counted: Counters) -> list[Problem]:
+    return [
+        *_of(Invalid.CACHED_PROMPTS, _cache(counted, workload)),
+        *_of(Invalid.PREEMPTIONS, _preemptions(sample, workload, counted)),
+        *(Problem(Invalid.ANOTHER_SERVER, text) for text in _server_disagreements(sample, counted)),
+    ]
+
+
+def _cache(counted: Counters, workload: Workload) -> str | None:
     ratio, allowed = counted.prefix_hit_ratio, allowed_prefix_hits(workload)
     if ratio is None or ratio <= allowed:
-        return []
-    return [f"{ratio:.1%} of the prompt tokens came from the prefix cache, over {allowed:.1%}: not new prompts"]
+        return None
+    return f"{ratio:.1%} of the prompt tokens came from the prefix cache, over {allowed:.1%}: not new prompts"
+
+
+def _preemptions(sample: Sample, workload: Workload, counted: Counters) -> str | None:
+    """A storm: requests are thrown out of the cache and computed again, and the figure is the cache size's."""
+    limit = max(FEW_PREEMPTIONS, PREEMPTED_SHARE * sample.requests)
+    if workload.preemptions == ALLOWED or counted.preemptions is None or counted.preemptions <= limit:
+        return None
+    return (
+        f"{counted.preemptions:.0f} preemptions in {sample.requests} requests: the KV cache is too small for this load "
+        "(`preemptions: allowed` in the workload's file, if that is what it is for)"
+    )
 
 
 def _server_disagreements(sample: Sample, counted: Counters) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -33,6 +34,7 @@ class WorkloadFile(BaseModel):
     shared_prefix_tokens: int = Field(default=0, ge=0)
     warmup_prompts: int = Field(default=0, ge=0)
     source: str = ""
+    preemptions: Literal["allowed"] | None = None
 
     @model_validator(mode="after")
     def _one_load(self) -> WorkloadFile:
@@ -92,12 +94,6 @@ def longest_request_tokens(workload: Workload) -> int:
     stretch = 1 + workload.length_spread
     own = math.ceil(workload.input_tokens * stretch) + math.ceil(workload.output_tokens * stretch)
     return workload.shared_prefix_tokens + own
-
-
-def warmup_prompts(workload: Workload) -> int:
-    """Requests of a warm-up: what the workload says, or two waves of its load, never more than a sample has."""
-    wave = workload.concurrency or max(8, math.ceil(workload.rate or 0))
-    return min(workload.num_prompts, workload.warmup_prompts or 2 * wave)
 
 
 def _read(name_or_path: str) -> Workload:

@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from advisor.engine.agreement import Agreement, judge
 from advisor.engine.logs import parse_active
@@ -18,22 +17,18 @@ from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
 from advisor.measure.metrics_page import keep_page, kept_page
-from advisor.records import Active, Candidate, Command, Facts, Outcome, Sample, Trial, Workload
+from advisor.measure.validity import first_problem
+from advisor.records import Active, Candidate, Command, Facts, Outcome, Sample, SamplingPlan, Trial, WarmUp, Workload
 from advisor.runner.base import Job
-
-REPEAT_SEEDS_FROM = 1_000_000  # a repeated sample needs new prompts, or the prefix cache answers them
-
-
-class Client(Protocol):
-    """What the runner needs of a load generator (advisor/measure/client.py)."""
-
-    def warm_up(self, server_url: str, served_name: str, workload: Workload) -> Sample: ...
-
-    def sample(self, server_url: str, served_name: str, workload: Workload, seed: int, folder: Path) -> Sample: ...
+from advisor.runner.sampling import Client, Sampling
 
 
 class RealRunner:
-    """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for."""
+    """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
+
+    `plan` is what an earlier session's baseline decided about the samples; without it the first launch decides.
+    `client_processes` is a person's own wish for it.
+    """
 
     def __init__(
         self,
@@ -45,6 +40,8 @@ class RealRunner:
         client: Client,
         limits: LaunchLimits | None = None,
         waiting: Callable[[str, float], None] | None = None,
+        plan: SamplingPlan | None = None,
+        client_processes: int | None = None,
     ):
         self._facts = facts
         self._workload = workload
@@ -54,6 +51,8 @@ class RealRunner:
         self._client = client
         self._limits = limits or LaunchLimits()
         self._waiting = waiting or _nobody
+        self._plan, self._client_processes = plan, client_processes
+        self._digests: dict[tuple[int, int], str] = {}
         self._default = Active()  # what the baseline's log says, once it ran in this session
 
     def run(self, job: Job) -> Trial:
@@ -77,27 +76,35 @@ class RealRunner:
         name = f"advisor-{self._folder.name}-{launch.folder.name}"
         with Server(launch.command, name, launch.folder, self._facts.gpu, self._limits, self._waiting) as server:
             launch.times["start_s"] = server.start_s
+            sampling = self._sampling(server, launch)
             with launch.timed("warmup_s"):
-                self._waiting("warm-up", 0.0)
-                self._client.warm_up(server.base_url, server.served_name, self._workload)
-            server.check_alive()
+                launch.warm_up = sampling.warm_up()
             with launch.timed("measure_s"):
-                for seed in launch.job.seeds:
-                    launch.samples.append(self._sample(server, launch, seed))
+                self._measure(sampling, launch)
             keep_page(server.base_url, launch.folder)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
 
-    def _sample(self, server: Server, launch: _Launch, seed: int) -> Sample:
-        """One sample; an invalid one is repeated once, with prompts of its own: on a busy machine the client can starve."""
-        for attempt in (seed, seed + REPEAT_SEEDS_FROM):
-            self._waiting(f"measuring, seed {attempt}", 0.0)
-            sample = self._client.sample(server.base_url, server.served_name, self._workload, attempt, launch.folder)
-            server.check_alive()
-            if not sample.problems:
-                break
-            launch.notes.append(f"seed {attempt} was not valid: {sample.problems[0]}")
-        return sample
+    def _sampling(self, server: Server, launch: _Launch) -> Sampling:
+        processes = self._plan.client_processes if self._plan else self._client_processes or 1
+        if processes > 1:
+            self._client.use_processes(processes)
+        return Sampling(
+            self._client, server, self._workload, launch.folder, self._digests,
+            lambda what: self._waiting(what, 0.0), launch.notes.append, self._client_processes,
+        )  # fmt: skip
+
+    def _measure(self, sampling: Sampling, launch: _Launch) -> None:
+        """Every seed of the job. The first launch of a study decides the plan that all others have, if it is valid."""
+        launch.plan, seeds = self._plan, launch.job.seeds
+        if launch.plan is None and seeds:
+            first, launch.plan = sampling.measure_and_revise(seeds[0], sampling.first_plan())
+            launch.samples.append(first)
+            seeds = seeds[1:]
+        for seed in seeds:
+            launch.samples.append(sampling.measure(seed, launch.plan))
+        if self._plan is None and not any(sample.problems for sample in launch.samples):
+            self._plan = launch.plan
 
     def _agreement(self, launch: _Launch) -> Agreement:
         in_flight = self._workload.concurrency if self._workload else None
@@ -137,6 +144,8 @@ class _Launch:
         self.outcome, self.reason = Outcome.OK, ""
         self.samples: list[Sample] = []
         self.notes: list[str] = []
+        self.warm_up: WarmUp | None = None
+        self.plan: SamplingPlan | None = None
         self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
         self.active = Active()
@@ -160,7 +169,7 @@ class _Launch:
         self.notes[:0] = agreement.notes
         if self.outcome is not Outcome.OK:
             return
-        bad = [problem for sample in self.samples for problem in sample.problems]
+        bad = [first_problem(sample) for sample in self.samples if sample.problems]
         if agreement.wrong:
             self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, agreement.wrong
             self.credited_to = None if bad else agreement.credited_to
@@ -179,6 +188,8 @@ class _Launch:
             resolved=self.job.resolved,
             credited_to=self.credited_to,
             notes=tuple(self.notes),
+            warm_up=self.warm_up,
+            plan=self.plan,
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),

@@ -14,6 +14,7 @@ from advisor.inspection.inspect_all import inspect_all
 from advisor.inspection.resolution import Resolution
 from advisor.journal import Study
 from advisor.measure.client import BenchClient
+from advisor.measure.plan import plan_of
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
 from advisor.records import Candidate, Facts
@@ -158,5 +159,6 @@ def runner(
 ) -> RealRunner:
     """Real launches on this machine, in the study's folder."""
     return RealRunner(
-        facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting
-    )
+        facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
+        plan_of(study.trials), request.client_processes,
+    )  # fmt: skip

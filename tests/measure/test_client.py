@@ -12,7 +12,8 @@ import pytest
 from advisor.errors import EnvironmentMismatch
 from advisor.measure import client as module
 from advisor.measure import counters
-from advisor.measure.client import WARMUP_SEEDS_FROM, BenchClient, client_environment, prompt_lengths
+from advisor.measure.client import WARMUP_SEEDS_FROM, BenchClient, prompt_lengths
+from advisor.measure.client_pool import client_environment
 from advisor.measure.counters import Counters
 from advisor.measure.workload import load_workload
 from advisor.target_process import TargetDied, TargetTimeout

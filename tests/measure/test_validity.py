@@ -8,7 +8,7 @@ import pytest
 
 from advisor.measure.counters import Counters
 from advisor.measure.summary import summarise
-from advisor.measure.validity import allowed_prefix_hits, problems
+from advisor.measure.validity import allowed_prefix_hits, judge
 from advisor.measure.workload import load_workload
 from advisor.records import Workload
 from tests.measure.raw_results import WORKLOAD, fail, made, recorded
@@ -18,7 +18,7 @@ SHARED = Workload("shared", 64, 32, num_prompts=16, concurrency=4, length_spread
 
 
 def found(raw: dict, workload: Workload = WORKLOAD, counted: Counters | None = None) -> tuple[str, ...]:
-    return problems(raw, summarise(raw, seed=0), workload, counted)
+    return tuple(problem.text for problem in judge(raw, summarise(raw, seed=0), workload, counted))
 
 
 def only(told: tuple[str, ...]) -> str:

@@ -12,7 +12,6 @@ from advisor.measure.workload import (
     load_workload,
     longest_request_tokens,
     preset_names,
-    warmup_prompts,
 )
 
 GOOD = "input_tokens: 100\noutput_tokens: 20\nconcurrency: 4\nnum_prompts: 20\n"
@@ -135,9 +134,3 @@ def test_the_longest_request_counts_spread_and_prefix():
     chat = load_workload("chat")
     assert longest_request_tokens(chat) == 1229 + 154  # 1.2 times each, rounded up
     assert longest_request_tokens(load_workload("rag")) == 3800 + 3800 + 182
-
-
-def test_a_warm_up_is_two_waves_and_never_more_than_a_sample():
-    assert warmup_prompts(load_workload("tiny")) == 8
-    assert warmup_prompts(load_workload("tiny", num_prompts=5)) == 5
-    assert warmup_prompts(load_workload("chat", rate=20)) == 40

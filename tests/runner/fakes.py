@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from advisor.measure.workload import load_workload
 from advisor.records import EngineFacts, Facts, GpuFacts, ModelFacts
 from advisor.runner.real import RealRunner
 from tests.study_help import sample
@@ -16,10 +17,15 @@ FACTS = Facts(
 
 
 class QuietClient:
+    """Every sample is alike; `problems` are those of all seeds, or of `only_seeds`."""
+
     def __init__(self, problems=(), only_seeds=None):
         self.problems, self.only_seeds = problems, only_seeds
 
-    def warm_up(self, server_url, served_name, workload): ...
+    def use_processes(self, count): ...
+
+    def warm_up(self, server_url, served_name, workload):
+        return sample(2_000_000_000, 100.0)
 
     def sample(self, server_url, served_name, workload, seed, folder):
         bad = self.only_seeds is None or seed in self.only_seeds
@@ -28,4 +34,4 @@ class QuietClient:
 
 def fake_runner(folder, problems=(), only_seeds=None):
     env = {"PYTHONPATH": str(SITE), "FAKE_TIME_SCALE": "0.01"}
-    return RealRunner(FACTS, None, (), env, folder, QuietClient(problems, only_seeds))
+    return RealRunner(FACTS, load_workload("tiny"), (), env, folder, QuietClient(problems, only_seeds))

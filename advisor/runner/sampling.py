@@ -1,0 +1,168 @@
+"""Warm-up and samples on one launched server: waves until it is steady, then each seed until it is valid or hopeless."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from advisor.measure.client import usable_cores
+from advisor.measure.client_load import most_processes
+from advisor.measure.plan import REVISIONS, first_plan, planned, revised
+from advisor.measure.validity import Problem, first_problem, with_problems
+from advisor.measure.warmup import Wave, judge_warm_up, wave_of
+from advisor.records import Invalid, Sample, SamplingPlan, WarmUp, Workload
+from advisor.runner.window import Window
+
+REPEAT_SEEDS_FROM = 1_000_000  # a repeated sample needs new prompts, or the prefix cache answers them
+REPEATS = 1  # of an invalid sample: on a busy machine the client can starve
+REPEATS_BY_CLASS = {Invalid.JIT_COMPILED: 2, Invalid.TAINTED: 2}  # each compiles or passes, sooner or later
+# What another try with other prompts cannot mend: the load, the client and the length are what they are.
+FINAL = frozenset({Invalid.CLIENT_BOUND, Invalid.TOO_SHORT, Invalid.OTHER_PROMPTS})
+LEAST_RUNNING = 0.5  # of the concurrency, running or waiting, by the server's own count
+MOST_REPEATS = 3
+
+
+class Client(Protocol):
+    """What the runner needs of a load generator (advisor/measure/client.py)."""
+
+    def warm_up(self, server_url: str, served_name: str, workload: Workload) -> Sample: ...
+
+    def sample(self, server_url: str, served_name: str, workload: Workload, seed: int, folder: Path) -> Sample: ...
+
+    def use_processes(self, count: int) -> None: ...
+
+
+class Target(Protocol):
+    """What sampling needs of a launched server (advisor/launch/server.py)."""
+
+    base_url: str
+    served_name: str
+    log_path: Path
+
+    def pids(self) -> list[int]: ...
+
+    def check_alive(self) -> None: ...
+
+
+class Sampling:
+    """One launch's warm-up and samples. `waiting(what)` is told what goes on, `note(text)` what the trial should keep.
+
+    `digests` is the study's memory of what prompts a seed and a number of them stand for, filled and checked here.
+    `processes`: how many client processes a person wants; None leaves it to the measurement.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        server: Target,
+        workload: Workload,
+        folder: Path,
+        digests: dict[tuple[int, int], str],
+        waiting: Callable[[str], None],
+        note: Callable[[str], None],
+        processes: int | None = None,
+    ):
+        self._client, self._server, self._workload, self._folder = client, server, workload, folder
+        self._digests, self._waiting, self._note = digests, waiting, note
+        self._processes = processes
+        self._most = most_processes(usable_cores(), workload)
+        self._last_wave: Sample | None = None
+
+    def warm_up(self) -> WarmUp:
+        """Waves until two successive ones agree, or a limit. Raises LaunchFailed when the server dies meanwhile."""
+        waves: list[Wave] = []
+        begun = time.monotonic()
+        while (ended := judge_warm_up(waves, time.monotonic() - begun)) is None:
+            self._waiting(f"warm-up, wave {len(waves) + 1}")
+            waves.append(self._wave())
+        if not ended.steady:
+            self._note(f"the warm-up did not become steady: {ended.why}")
+        return ended
+
+    def first_plan(self) -> SamplingPlan:
+        """For the baseline, after its warm-up."""
+        return first_plan(self._workload, self._last_wave, self._most, self._processes)
+
+    def measure_and_revise(self, seed: int, plan: SamplingPlan) -> tuple[Sample, SamplingPlan]:
+        """The baseline's first sample, and the plan that it needed. Repeats have prompts of their own."""
+        for revision in range(REVISIONS):
+            sample = self.measure(seed, plan, first_attempt=revision)
+            better = revised(plan, sample, self._workload, self._most, self._processes)
+            if better == plan:
+                break
+            self._note(f"seed {seed} is measured again with {better.why}: {first_problem(sample)}")
+            plan = better
+        return sample, plan
+
+    def measure(self, seed: int, plan: SamplingPlan, first_attempt: int = 0) -> Sample:
+        """A valid sample of the seed, or the last of a few attempts. Raises LaunchFailed when the server has died."""
+        if plan.client_processes > 1:
+            self._client.use_processes(plan.client_processes)
+        for attempt in range(first_attempt, first_attempt + MOST_REPEATS + 1):
+            sample = self._attempt(seed, attempt, planned(self._workload, plan))
+            if not worth_repeating(sample, attempt - first_attempt):
+                return sample
+            self._note(f"seed {sample.seed} was {'not valid' if sample.problems else 'tainted'}: {_why(sample)}")
+            if Invalid.JIT_COMPILED in sample.classes:
+                self._waiting("warm-up after a compilation")
+                self._wave()
+        return sample
+
+    def _attempt(self, seed: int, attempt: int, workload: Workload) -> Sample:
+        used = seed + attempt * REPEAT_SEEDS_FROM
+        self._waiting(f"measuring, seed {used}")
+        with self._window() as window:
+            sample = self._client.sample(
+                self._server.base_url, self._server.served_name, workload, used, self._folder
+            )
+        self._server.check_alive()
+        sample = dataclasses.replace(sample, asked_seed=seed if attempt else None, running=window.running)
+        return with_problems(sample, (*seen_by_window(window, workload), *self._other_prompts(sample, workload)))
+
+    def _other_prompts(self, sample: Sample, workload: Workload) -> list[Problem]:
+        """Candidates are compared on the same prompts: a seed must stand for the same ones on every launch."""
+        if sample.prompts is None:
+            return []
+        known = self._digests.setdefault((sample.seed, workload.num_prompts), sample.prompts)
+        if known == sample.prompts:
+            return []
+        text = f"the prompts of seed {sample.seed} are not those of the launches before ({sample.prompts}, not {known})"
+        return [Problem(Invalid.OTHER_PROMPTS, text)]
+
+    def _wave(self) -> Wave:
+        with self._window() as window:
+            self._last_wave = self._client.warm_up(self._server.base_url, self._server.served_name, self._workload)
+        self._server.check_alive()
+        return wave_of(self._last_wave, window.compiled)
+
+    def _window(self) -> Window:
+        return Window(self._server.base_url, self._server.log_path, self._server.pids)
+
+
+def seen_by_window(window: Window, workload: Workload) -> list[Problem]:
+    """What the server itself tells against a sample."""
+    found = []
+    if window.compiled:
+        others = f" and {len(window.compiled) - 1} more" if len(window.compiled) > 1 else ""
+        found.append(Problem(Invalid.JIT_COMPILED, f"{window.compiled[0]}{others} was compiled during the sample"))
+    wanted = workload.concurrency or 0
+    if window.at_server is not None and window.at_server < LEAST_RUNNING * wanted:
+        text = f"the server had {window.at_server:g} of {wanted} requests on average, by its own count"
+        found.append(Problem(Invalid.LOAD_NOT_REACHED, text))
+    return found
+
+
+def worth_repeating(sample: Sample, repeats: int) -> bool:
+    """Whether another attempt may mend an invalid or tainted sample, after so many repeats."""
+    if repeats >= MOST_REPEATS or FINAL & set(sample.classes):
+        return False
+    if sample.problems:
+        return repeats < max((REPEATS_BY_CLASS.get(kind, REPEATS) for kind in sample.classes), default=REPEATS)
+    return bool(sample.taints) and repeats < REPEATS_BY_CLASS[Invalid.TAINTED]
+
+
+def _why(sample: Sample) -> str:
+    return first_problem(sample) if sample.problems else sample.taints[0]
