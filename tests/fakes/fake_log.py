@@ -60,7 +60,11 @@ def config(model: str, served_name: str, settings: dict) -> str:
 def graph_table(settings: dict, running: int, steps: int) -> None:
     """The table of --cudagraph-metrics for so many decode steps of `running` requests."""
     padded, mode = fake_settings.step_mode(settings, running)
-    say("cuda_graph.py:123", "| Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |", process="APIServer")
+    say(
+        "cuda_graph.py:123",
+        "| Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |",
+        process="APIServer",
+    )
     row = f"| {running:<15} | {padded:<13} | {padded - running:<12} | {mode:<12} | {steps:<5} |"
     say("cuda_graph.py:123", row, process="APIServer")
 
