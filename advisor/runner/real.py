@@ -16,9 +16,24 @@ from advisor.journal import now
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
+from advisor.measure.load_search import find_load
 from advisor.measure.metrics_page import keep_page, kept_page
+from advisor.measure.plan import planned
 from advisor.measure.validity import first_problem
-from advisor.records import Active, Candidate, Command, Facts, Outcome, Sample, SamplingPlan, Trial, WarmUp, Workload
+from advisor.records import (
+    Active,
+    Candidate,
+    Command,
+    Facts,
+    LoadPoint,
+    Objective,
+    Outcome,
+    Sample,
+    SamplingPlan,
+    Trial,
+    WarmUp,
+    Workload,
+)
 from advisor.runner.base import Job
 from advisor.runner.sampling import Client, Sampling
 
@@ -42,6 +57,7 @@ class RealRunner:
         waiting: Callable[[str, float], None] | None = None,
         plan: SamplingPlan | None = None,
         client_processes: int | None = None,
+        objective: Objective | None = None,
     ):
         self._facts = facts
         self._workload = workload
@@ -52,6 +68,7 @@ class RealRunner:
         self._limits = limits or LaunchLimits()
         self._waiting = waiting or _nobody
         self._plan, self._client_processes = plan, client_processes
+        self._objective = objective or Objective()
         self._digests: dict[tuple[int, int], str] = {}
         self._default = Active()  # what the baseline's log says, once it ran in this session
 
@@ -97,6 +114,9 @@ class RealRunner:
     def _measure(self, sampling: Sampling, launch: _Launch) -> None:
         """Every seed of the job. The first launch of a study decides the plan that all others have, if it is valid."""
         launch.plan, seeds = self._plan, launch.job.seeds
+        if self._objective.find_load:
+            self._find_load(sampling, launch)
+            seeds = ()
         if launch.plan is None and seeds:
             first, launch.plan = sampling.measure_and_revise(seeds[0], sampling.first_plan())
             launch.samples.append(first)
@@ -105,6 +125,19 @@ class RealRunner:
             launch.samples.append(sampling.measure(seed, launch.plan))
         if self._plan is None and not any(sample.problems for sample in launch.samples):
             self._plan = launch.plan
+
+    def _find_load(self, sampling: Sampling, launch: _Launch) -> None:
+        """Several loads on this launch; its samples are those of the highest that meets the SLO."""
+        plan = launch.plan = self._plan or sampling.first_plan()
+        found = find_load(
+            lambda workload, seed: sampling.measure(seed, plan, workload=workload),
+            planned(self._workload, plan),
+            self._objective,
+            launch.job.seeds,
+        )
+        launch.samples += found.samples
+        launch.loads = found.loads
+        launch.notes.append(found.note)
 
     def _agreement(self, launch: _Launch) -> Agreement:
         in_flight = self._workload.concurrency if self._workload else None
@@ -146,6 +179,7 @@ class _Launch:
         self.notes: list[str] = []
         self.warm_up: WarmUp | None = None
         self.plan: SamplingPlan | None = None
+        self.loads: tuple[LoadPoint, ...] = ()
         self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
         self.active = Active()
@@ -190,6 +224,7 @@ class _Launch:
             notes=tuple(self.notes),
             warm_up=self.warm_up,
             plan=self.plan,
+            loads=self.loads,
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),

@@ -97,12 +97,18 @@ class Sampling:
             plan = better
         return sample, plan
 
-    def measure(self, seed: int, plan: SamplingPlan, first_attempt: int = 0) -> Sample:
-        """A valid sample of the seed, or the last of a few attempts. Raises LaunchFailed when the server has died."""
+    def measure(
+        self, seed: int, plan: SamplingPlan, first_attempt: int = 0, workload: Workload | None = None
+    ) -> Sample:
+        """A valid sample of the seed, or the last of a few attempts. Raises LaunchFailed when the server has died.
+
+        `workload`: another load than the launch's own, with its own number of prompts.
+        """
+        now = workload or planned(self._workload, plan)
         if plan.client_processes > 1:
             self._client.use_processes(plan.client_processes)
         for attempt in range(first_attempt, first_attempt + MOST_REPEATS + 1):
-            sample = self._attempt(seed, attempt, planned(self._workload, plan))
+            sample = self._attempt(seed, attempt, now)
             if not worth_repeating(sample, attempt - first_attempt):
                 return sample
             self._note(f"seed {sample.seed} was {'not valid' if sample.problems else 'tainted'}: {_why(sample)}")
@@ -115,9 +121,7 @@ class Sampling:
         used = seed + attempt * REPEAT_SEEDS_FROM
         self._waiting(f"measuring, seed {used}")
         with self._window() as window:
-            sample = self._client.sample(
-                self._server.base_url, self._server.served_name, workload, used, self._folder
-            )
+            sample = self._client.sample(self._server.base_url, self._server.served_name, workload, used, self._folder)
         self._server.check_alive()
         sample = dataclasses.replace(sample, asked_seed=seed if attempt else None, running=window.running)
         return with_problems(sample, (*seen_by_window(window, workload), *self._other_prompts(sample, workload)))
