@@ -294,9 +294,10 @@ class Foreign:
 class Telemetry:
     """The machine during one sample (advisor/measure/telemetry.py). None: this machine does not say.
 
-    With several GPUs each figure is the worst one's. Shares are 0 to 1.
+    With several GPUs: the slowest clock, the highest heat and power, the lowest share. Shares are 0 to 1.
     """
 
+    kind: str = "cpu"  # what the server ran on: "cuda", "rocm" or "cpu"
     polls: int = 0
     duration_s: float = 0.0
     longest_gap_s: float | None = None  # between two polls: a machine that stood still shows here
