@@ -11,10 +11,12 @@ from rich.text import Text
 
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.report.summary import unit
-from advisor.search.scores import better_by
+from advisor.search.scores import better_by, evidence
+from advisor.search.scores import score as score_of
 from advisor.units import duration, number, percent
 
 Clock = Callable[[], float]
+_NOTES = 3  # of a trial; the profile has them all
 
 
 class Lines:
@@ -59,9 +61,13 @@ class Lines:
         self._trial_begun = None
         self._spent_s += trial.total_s
         self.baseline = baseline
-        if score is not None and trial.phase != "confirm" and self._is_best(score):
-            self.best = (score, trial.candidate.label)
+        seen = evidence(trial)
+        counted = score if seen is trial else score_of(seen, self._objective)
+        if counted is not None and trial.phase != "confirm" and self._is_best(counted):
+            self.best = (counted, seen.candidate.label)
         self._write(trial_line(trial, score, baseline, self._objective))
+        for note in trial.notes[:_NOTES]:
+            self._write(f"       note: {note}")
 
     def _is_best(self, score: float) -> bool:
         return self.best is None or better_by(score, self.best[0], self._objective) > 1
@@ -94,16 +100,27 @@ class Lines:
 def trial_line(trial: Trial, score: float | None, baseline: float | None, objective: Objective) -> str:
     """One finished trial: number, phase, figure against the baseline or failure, seconds it cost, candidate."""
     if trial.outcome is Outcome.OK and score is not None:
-        gain = (
-            f" {percent(better_by(score, baseline, objective))}" if baseline and not trial.candidate.is_baseline else ""
-        )
-        figure = f"{number(score)} {unit(objective.metric)}{gain}"
+        figure = _figure(trial, score, baseline, objective)
     else:
-        figure = f"{trial.outcome.value}: {trial.reason}"
+        figure = f"{trial.outcome.value}: {trial.reason}{_counted_for(trial, baseline, objective)}"
     start = f", start {duration(trial.start_s)}" if trial.start_s is not None else ""
     return (
         f"   {trial.number:>3} {trial.phase:<8} {figure}  [{duration(trial.total_s)}{start}]  {trial.candidate.label}"
     )
+
+
+def _figure(trial: Trial, score: float, baseline: float | None, objective: Objective) -> str:
+    gain = f" {percent(better_by(score, baseline, objective))}" if baseline and not trial.candidate.is_baseline else ""
+    return f"{number(score)} {unit(objective.metric)}{gain}"
+
+
+def _counted_for(trial: Trial, baseline: float | None, objective: Objective) -> str:
+    """Whose figure it is where other settings ran than were asked for."""
+    seen = evidence(trial)
+    value = score_of(seen, objective)
+    if seen is trial or value is None:
+        return ""
+    return f"; {_figure(seen, value, baseline, objective)} count for {seen.candidate.label}, which ran"
 
 
 class LiveDisplay:

@@ -1,5 +1,7 @@
 """What a person reads while a study runs and when it ends."""
 
+import dataclasses
+
 from advisor.records import Candidate, Command, Decision, Interval, Objective, Outcome, Rejection, Verdict
 from advisor.report.plan import plan_lines
 from advisor.report.summary import headline, launches, unit
@@ -16,6 +18,40 @@ def test_lines_of_trials():
     assert "8.00 ms TPOT p50 +25.0%" in latency
     failed = trial(5, {"--a": 1}, outcome=Outcome.OUT_OF_MEMORY, reason="during graph capture")
     assert "out_of_memory: during graph capture" in trial_line(failed, None, 100.0, THROUGHPUT)
+
+
+FALLEN_BACK = dataclasses.replace(
+    trial(6, {"attention_backend": "X"}, 120.0, outcome=Outcome.NOT_AS_REQUESTED, reason="X was asked for, Y runs"),
+    credited_to=Candidate({"attention_backend": "Y"}),
+    notes=("attention backend: resolved X, active Y", "seed 0 was not valid: why", "3", "4"),
+)
+
+
+def test_a_launch_with_other_settings_is_named_with_whose_figure_it_is():
+    line = trial_line(FALLEN_BACK, None, 100.0, THROUGHPUT)
+    told = (
+        "not_as_requested: X was asked for, Y runs; 120.0 output tok/s +20.0% count for attention_backend=Y, which ran"
+    )
+    assert told in line and line.endswith("  attention_backend=X")
+    back = dataclasses.replace(FALLEN_BACK, credited_to=Candidate())
+    assert "; 120.0 output tok/s count for default, which ran" in trial_line(back, None, 100.0, THROUGHPUT)
+    nobody = dataclasses.replace(FALLEN_BACK, credited_to=None)
+    assert "Y runs  [" in trial_line(nobody, None, 100.0, THROUGHPUT)
+
+
+def test_its_figure_can_be_the_best_and_its_notes_are_told():
+    told = []
+    lines = Lines(told.append, THROUGHPUT, 600)
+    lines.trial_ended(FALLEN_BACK, None, 100.0)
+    assert lines.best == (120.0, "attention_backend=Y")
+    assert told[1:] == [
+        "       note: attention backend: resolved X, active Y", "       note: seed 0 was not valid: why", "       note: 3",
+    ]  # fmt: skip
+
+
+def test_it_is_no_failure_in_the_end():
+    done = [trial(0, {}, 1.0), FALLEN_BACK, trial(2, {}, outcome=Outcome.CRASHED)]
+    assert launches(done, 75) == "3 launches in 1m15s, 1 of them failed, 1 ran with other settings than asked for"
 
 
 def test_status_tells_budget_wait_and_best():
