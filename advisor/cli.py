@@ -65,11 +65,25 @@ def tune(
         str | None, typer.Option(help="Search space: default, cpu, or a YAML file. On a CPU the default is cpu.")
     ] = None,
     objective: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="output_tok_s, requests_s, or ttft_ms, tpot_ms, itl_ms, e2el_ms with .mean, .p50, .p90 or .p99."
+            help="output_tok_s (default), requests_s, goodput (default with --slo), start_s, or ttft_ms, tpot_ms, itl_ms, "
+            "e2el_ms with .mean, .p50, .p90 or .p99. Several with commas: Pareto front, the first one leads."
         ),
-    ] = "output_tok_s",
+    ] = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            help='Limits for a request\'s ttft, tpot, itl, e2el: "ttft_p99<500ms,tpot_p99<30ms" (p99: for 99% of the '
+            "requests). With another objective than goodput, candidates that break them are out."
+        ),
+    ] = None,
+    find_load: Annotated[
+        str | None,
+        typer.Option(
+            help="concurrency or rate: raise it on each launch as far as --slo is met; the highest is the objective."
+        ),
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(help="Requests in flight, instead of the workload's.")] = None,
     rate: Annotated[float | None, typer.Option(help="Requests a second, instead of the workload's.")] = None,
     input_tokens: Annotated[int | None, typer.Option(help="Prompt length, instead of the workload's.")] = None,
@@ -118,8 +132,8 @@ def tune(
     request = request_from_words(
         model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
         budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
-        objective=objective, samples=samples, client_processes=client_processes, engine_python=engine_python, study=study,
-        runs=runs, output=output, storage=storage, seed=seed,
+        objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
+        engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))

@@ -503,6 +503,7 @@ class FrontPoint:
     candidate: Candidate
     values: Mapping[str, float]  # metric -> mean of the search's launch, in the metric's own unit
     recommended: bool = False
+    why: str = ""  # it is recommended
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,10 @@ from advisor.launch.readiness import LaunchLimits
 from advisor.measure.workload import load_workload
 from advisor.records import Objective, Workload
 from advisor.search.budget import Budget
+from advisor.search.goal import check_load, parse_goal
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.units import parse_duration_s
 
-_RATES = ("output_tok_s", "input_tok_s", "requests_s")
-_LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
-_PERCENTILES = ("mean", "p50", "p90", "p99")
 # The launch chooses these itself; a person's own value would make the server unreachable for the measurement.
 _OURS = ("--host", "--port", "--served-model-name", "--uds", "--api-key", "--config", "--model")
 
@@ -59,34 +57,27 @@ def request_from_words(
     serve_args: str,
     env: Sequence[str],
     space: str | None,
-    objective: str,
+    objective: str | None,
+    slo: str | None = None,
+    find_load: str | None = None,
     **rest: Any,
 ) -> TuneRequest:
     """Raises InputError for the first word that is wrong, before anything is inspected or started."""
     tokens = tuple(split_serve_args(serve_args))
     _check_serve_args(tokens)
     slug_of(gpu)
+    goal, load = parse_goal(objective, slo, find_load), load_workload(workload, **overrides)
+    check_load(goal, load)
     return TuneRequest(
         model=model,
         gpu=gpu,
-        workload=load_workload(workload, **overrides),
+        workload=load,
         budget=Budget(parse_duration_s(budget), trials, confirm_launches),
         space=load_space(space) if space else None,
-        objective=parse_objective(objective),
+        objective=goal,
         serve_args=tokens,
         serve_env=parse_env(env),
         **rest,
-    )
-
-
-def parse_objective(text: str) -> Objective:
-    """`output_tok_s`, `requests_s`, `tpot_ms.p50` ... Raises InputError with what is allowed."""
-    name, _, percentile = text.partition(".")
-    if text in _RATES or (name in _LATENCIES and percentile in _PERCENTILES):
-        return Objective(text)
-    raise InputError(
-        f"--objective {text!r} is not known",
-        f"one of {', '.join(_RATES)}, or {', '.join(_LATENCIES)} with .{', .'.join(_PERCENTILES)}",
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.errors import InputError
-from advisor.request import parse_env, parse_objective, request_from_words
+from advisor.request import parse_env, request_from_words
 from advisor.units import duration, number, parse_duration_s, percent
 
 WORDS = {
@@ -44,6 +44,9 @@ def test_a_whole_request():
         ({"space": "nope.yaml"}, "nope.yaml"),
         ({"objective": "speed"}, "--objective 'speed'"),
         ({"objective": "ttft_ms"}, "--objective 'ttft_ms'"),
+        ({"slo": "ttft_p99<500"}, "--slo term 'ttft_p99<500'"),
+        ({"find_load": "rate"}, "--find-load rate needs --slo"),
+        ({"find_load": "concurrency", "slo": "ttft<1s", "overrides": {"rate": 2.0}}, "which has a rate"),
         ({"env": ["A"]}, "--env 'A'"),
         ({"env": ["1A=2"]}, "--env '1A=2'"),
         ({"serve_args": "--port 80 --host x"}, "--port, --host"),
@@ -58,6 +61,10 @@ def test_mistakes(change, part):
     assert caught.value.exit_code == 2
 
 
-def test_objectives_and_environment():
-    assert parse_objective("ttft_ms.p99").metric == "ttft_ms.p99"
+def test_the_objective_is_that_of_the_words():
+    request = request_from_words(**{**WORDS, "objective": None, "slo": "ttft_p99<500ms"})
+    assert request.objective.metric == "goodput" and request.objective.slo[0].limit_ms == 500
+
+
+def test_environment():
     assert parse_env(["A=1", "A=2"]) == {"A": "2"}

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from advisor.measure.length import prompts_for
 from advisor.measure.saturation import keeps_up
 from advisor.measure.slo import breaches
-from advisor.records import LoadPoint, Objective, Sample, SloLimit, Workload
+from advisor.records import Invalid, LoadPoint, Objective, Sample, SloLimit, Workload
 
 RESOLUTION = 0.05  # the search ends when the load that fails is at most this much above the one that is met
 MOST_LOADS = 10  # measured on a launch at most
@@ -47,7 +48,7 @@ def find_load(
         load = load_of(now)
         samples = []
         for seed in seeds:
-            sample = measure(now, seed + _SEEDS_APART * len(points))
+            sample, now = _measured(measure, now, seed + _SEEDS_APART * len(points))
             # Launches are compared by the seed that was asked for, whichever load they ended at.
             samples.append(dataclasses.replace(sample, load=load, asked_seed=seed))
             if sample.problems:
@@ -56,6 +57,15 @@ def find_load(
         taken.append(samples)
     chosen = _chosen(points)
     return Found(tuple(points), tuple(taken[chosen]), told(points, objective.find_load or ""))
+
+
+def _measured(measure: Callable[[Workload, int], Sample], workload: Workload, seed: int) -> tuple[Sample, Workload]:
+    """A sample of this load, again with more prompts where it was too short, and the workload that it took."""
+    sample = measure(workload, seed)
+    if Invalid.TOO_SHORT not in sample.classes or sample.duration_s <= 0:
+        return sample, workload
+    longer = dataclasses.replace(workload, num_prompts=prompts_for(workload, sample.requests / sample.duration_s))
+    return measure(longer, seed + _SEEDS_APART // 2), longer
 
 
 def next_load(history: Sequence[LoadPoint], start: Workload, kind: str) -> Workload | None:

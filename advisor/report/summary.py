@@ -9,7 +9,15 @@ from advisor.records import Decision, Interval, Outcome, StudyResult, Trial, Ver
 from advisor.report.plan import display
 from advisor.units import duration, number, percent
 
-_UNITS = {"output_tok_s": "output tok/s", "requests_s": "requests/s"}
+_UNITS = {
+    "output_tok_s": "output tok/s",
+    "input_tok_s": "input tok/s",
+    "requests_s": "requests/s",
+    "goodput": "requests/s within the SLO",
+    "start_s": "s to start",
+    "max_concurrency": "requests in flight within the SLO",
+    "max_rate": "requests/s arriving within the SLO",
+}
 
 
 def summary(result: StudyResult, profile: Path) -> list[str]:

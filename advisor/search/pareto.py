@@ -44,7 +44,8 @@ def pareto_front(trials: Sequence[Trial], objective: Objective) -> Front:
             FrontPoint(
                 trial.candidate,
                 dict(zip(objective.metrics, scores(trial, objective), strict=True)),
-                recommended=chosen is not None and trial.number == chosen.number,
+                recommended=(is_chosen := chosen is not None and trial.number == chosen.number),
+                why=reason if is_chosen else "",
             )
             for trial in points
         ),

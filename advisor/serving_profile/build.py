@@ -15,6 +15,7 @@ from advisor.serving_profile.schema import (
     SCHEMA,
     ActiveSides,
     DecisionPart,
+    FrontEntry,
     Goal,
     Gpu,
     Measured,
@@ -55,7 +56,7 @@ def build_profile(result: StudyResult) -> Profile:
         gpu=_gpu(result),
         software=_software(result),
         workload=_workload(result, [trial for arm in launches.values() for trial in arm], clean),
-        objective=Goal(metric=result.objective.metric, better="more" if result.objective.maximise else "less"),
+        objective=_goal(result, clean),
         decision=_decision(result, clean),
         serve=Serve(args=line.options(), env=dict(line.env), command=format_line(line)),
         measured=Measured(**{side_name: side(arm) for side_name, arm in launches.items()}),
@@ -137,6 +138,27 @@ def _workload(result: StudyResult, launches: Iterable[Trial], clean: Scrubber) -
         warmup_prompts=load.warmup_prompts,
         seeds=sorted({sample.seed for trial in launches for sample in trial.samples if not sample.problems}),
         source=clean.text(load.source),
+    )
+
+
+def _goal(result: StudyResult, clean: Scrubber) -> Goal:
+    goal = result.objective
+    front = [
+        FrontEntry(
+            candidate=clean.text(point.candidate.label),
+            values=dict(point.values),
+            recommended=point.recommended,
+            why=clean.text(point.why) or None,
+        )
+        for point in result.verdict.front
+    ]
+    return Goal(
+        metric=goal.metric,
+        better="more" if goal.maximise else "less",
+        secondary=list(goal.secondary) or None,
+        slo=[limit.label for limit in goal.slo] or None,
+        find_load=goal.find_load,
+        front=front or None,
     )
 
 

@@ -11,6 +11,7 @@ from advisor.serving_profile.schema import Figure, Running, Side
 from advisor.verdict.statistics import mean_interval
 
 _LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2el_ms"}
+_OTHER_NAMES = {"goodput": "goodput_requests_s", "max_concurrency": "load", "max_rate": "load"}
 _RUNNING = (
     "attention_backends",
     "flash_attention_version",
@@ -22,14 +23,18 @@ _RUNNING = (
 
 
 def sample_value(sample: Sample, metric: str) -> float:
-    """`output_tok_s`, or `ttft_ms.p99` for a latency. A latency that the sample lacks is NaN."""
+    """`output_tok_s`, `goodput`, or `ttft_ms.p99` for a latency. A figure that the sample lacks is NaN."""
     name, _, percentile = metric.partition(".")
-    value = getattr(sample, name)
-    return value.get(percentile, math.nan) if percentile else value
+    value = getattr(sample, _OTHER_NAMES.get(name, name))
+    if percentile:
+        return value.get(percentile, math.nan)
+    return math.nan if value is None else value
 
 
 def launch_mean(trial: Trial, metric: str) -> float:
-    """Mean over a launch's valid samples; NaN where there is none."""
+    """Mean over a launch's valid samples; NaN where there is none. `start_s` is the launch's own."""
+    if metric == "start_s":
+        return math.nan if trial.start_s is None else trial.start_s
     values = [sample_value(sample, metric) for sample in trial.samples if not sample.problems]
     return statistics.fmean(values) if values else math.nan
 
@@ -60,7 +65,7 @@ def side(launches: Sequence[Trial]) -> Side | None:
     """Figures of one candidate's launches, None where there is no launch."""
     if not launches:
         return None
-    metrics = {"output_tok_s": "output_tok_s", "input_tok_s": "input_tok_s", "requests_s": "requests_s"}
+    metrics = {name: name for name in ("output_tok_s", "input_tok_s", "requests_s", "goodput_requests_s", "load")}
     metrics |= {f"{n}_{p}_ms": f"{field}.{p}" for n, field in _LATENCIES.items() for p in ("p50", "p99")}
     figures = {name: figure([launch_mean(trial, metric) for trial in launches]) for name, metric in metrics.items()}
     tokens = _median(launches, lambda active: active.kv_cache_tokens)
@@ -68,6 +73,7 @@ def side(launches: Sequence[Trial]) -> Side | None:
         phase="confirm" if launches[0].phase == "confirm" else "search",
         launches=len(launches),
         samples=sum(not sample.problems for trial in launches for sample in trial.samples),
+        slo_percent=_slo_percent(launches),
         **figures,
         start_s=figure([trial.start_s for trial in launches if trial.start_s is not None]),
         graph_memory_gib=_median(launches, lambda active: active.graph_memory_gib),
@@ -80,6 +86,12 @@ def _median(launches: Sequence[Trial], of: Callable[[Active], float | None]) -> 
     """Lower median: a value that one of the logs states."""
     values = [value for trial in launches if (value := of(trial.active)) is not None]
     return statistics.median_low(values) if values else None
+
+
+def _slo_percent(launches: Sequence[Trial]) -> Figure | None:
+    """Percent of the requests that were within every limit, as goodput counts them."""
+    found = figure([launch_mean(trial, "slo_share") * 100 for trial in launches])
+    return None if found is None or found.high is None else found.model_copy(update={"high": min(found.high, 100.0)})
 
 
 def _prefix_hits(launches: Sequence[Trial]) -> float | None:

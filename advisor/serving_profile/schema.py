@@ -99,9 +99,28 @@ class Workload(Part):
     source: str = Field(description="where the lengths come from")
 
 
+class FrontEntry(Part):
+    """A point of the Pareto front."""
+
+    candidate: str = Field(description="settings in one line")
+    values: dict[str, Number] = Field(description="metric and its mean in the search")
+    recommended: bool = Field(description="whether it is the recommended one")
+    why: str | None = Field(default=None, description="why it is recommended")
+
+
 class Goal(Part):
     metric: str = Field(description="the figure that was optimised")
     better: str = Field(description="more or less")
+    secondary: list[str] | None = Field(default=None, description="figures that were optimised with it")
+    slo: list[str] | None = Field(
+        default=None, description="limits for a request: pN, the share of requests that must be within"
+    )
+    find_load: str | None = Field(
+        default=None, description="the load that was raised on each launch as far as the SLO was met"
+    )
+    front: list[FrontEntry] | None = Field(
+        default=None, description="Pareto front of the search: no candidate is better than these in every figure"
+    )
 
 
 class DecisionPart(Part):
@@ -145,6 +164,13 @@ class Side(Part):
     output_tok_s: Figure = Field(description="tokens out a second, all requests together")
     input_tok_s: Figure = Field(description="tokens in a second")
     requests_s: Figure = Field(description="requests a second")
+    goodput_requests_s: Figure | None = Field(
+        default=None, description="requests a second within every limit of the SLO"
+    )
+    slo_percent: Figure | None = Field(default=None, description="share of the requests within every limit, percent")
+    load: Figure | None = Field(
+        default=None, description="highest load that met the SLO: in flight, or requests a second"
+    )
     ttft_p50_ms: Figure | None = Field(default=None, description="time to the first token, median")
     ttft_p99_ms: Figure | None = Field(default=None, description="the same, 99th percentile")
     tpot_p50_ms: Figure | None = Field(

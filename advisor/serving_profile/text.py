@@ -102,8 +102,11 @@ def _again(profile: Profile) -> str:
     """The `advisor tune` command that measures the same model, workload and objective from the same default."""
     model = f"./{profile.model.id}" if profile.model.local_folder else profile.model.id
     words = ["advisor", "tune", "--model", model, "--gpu", profile.gpu.slug, *_load_words(profile.workload)]
-    if profile.objective.metric != Objective().metric:
-        words += ["--objective", profile.objective.metric]
+    goal = profile.objective
+    if goal.metric != Objective().metric or goal.secondary or goal.slo:
+        words += ["--objective", ",".join([goal.metric, *(goal.secondary or [])])]
+    words += ["--slo", ",".join(goal.slo)] if goal.slo else []
+    words += ["--find-load", goal.find_load] if goal.find_load else []
     if profile.study.serve_args:
         words += ["--serve-args", profile.study.serve_args]
     for name, value in profile.study.serve_env.items():

@@ -15,7 +15,7 @@ from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted
 from advisor.search.budget import Budget
 from advisor.search.sampler import StorageMirror
-from advisor.search.scores import score
+from advisor.search.scores import score, scores, slo_violation
 from advisor.space.candidates import SearchSpace
 from advisor.verdict.confirm import seeds
 
@@ -80,7 +80,12 @@ class Launches:
         if self._mirror:
             attributes = {"phase": trial.phase, "outcome": trial.outcome.value, "reason": trial.reason}
             self._mirror.add(
-                self._space.settings, trial.number, trial.candidate, score(trial, self._objective), attributes
+                self._space.settings,
+                trial.number,
+                trial.candidate,
+                scores(trial, self._objective),
+                attributes,
+                slo_violation(trial, self._objective),
             )
 
 

@@ -85,7 +85,9 @@ def open_study(request: TuneRequest, facts: Facts, progress: Progress) -> Study:
         "vllm": facts.engine.vllm_version,
         "torch": facts.engine.torch_version,
         "workload": request.workload,
-        "objective": request.objective.metric,
+        "objective": ",".join(request.objective.metrics),
+        "slo": ",".join(limit.label for limit in request.objective.slo) or None,
+        "find_load": request.objective.find_load,
         "serve_args": request.serve_args,
         "env": request.serve_env,
         "space": space_spec(request, facts).model_dump(mode="json", by_alias=True),
@@ -151,6 +153,7 @@ def client(request: TuneRequest, facts: Facts, study: Study) -> BenchClient:
         trust_remote_code=trust,
         root=study.folder,
         log=study.folder / "bench.log",
+        slo=request.objective.slo,
     )
 
 
@@ -160,5 +163,5 @@ def runner(
     """Real launches on this machine, in the study's folder."""
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
-        plan_of(study.trials), request.client_processes,
+        plan_of(study.trials), request.client_processes, request.objective,
     )  # fmt: skip
