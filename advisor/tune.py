@@ -68,12 +68,9 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, launch: Lau
             sampler = Sampler(space, objective, request.seed)
             reason = search(lambda candidate: launch("search", candidate), sampler, budget, objective, launch.done)
             progress.note(f"search ended: {reason}")
-        progress.stage("verdict: fresh launches of the default and the best candidate")
+        progress.stage("verdict: fresh launches of the default and the finalists")
         return confirm(
-            lambda candidate, number: launch("confirm", candidate, number),
-            launch.done,
-            objective,
-            budget.confirm_rounds,
+            lambda candidate, number: launch("confirm", candidate, number), launch.done, objective, budget
         )
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None

@@ -9,31 +9,44 @@ from dataclasses import dataclass
 from advisor.records import Outcome, Trial
 from advisor.units import duration
 
+FINALISTS = 3  # candidates that are launched afresh at most: each one more makes the interval of all wider
+
 
 @dataclass(frozen=True)
 class Budget:
-    """`total_s` of launches in all (search and confirmation), at most `trials` in the search (None: no limit)."""
+    """`total_s` of launches in all (search and confirmation), at most `trials` in the search (None: no limit).
+
+    The confirmation has `confirm_rounds` rounds at least, and as long as the budget lasts up to `confirm_most`.
+    """
 
     total_s: float
     trials: int | None = None
     confirm_rounds: int = 3
+    confirm_most: int = 12
+
+    def left_s(self, done: Sequence[Trial]) -> float:
+        """Seconds that further launches may take."""
+        return self.total_s - sum(trial.total_s for trial in done)
 
     def reserve_s(self, done: Sequence[Trial]) -> float:
-        """What the confirmation will cost: baseline and challenger afresh in each round, at the cost seen so far."""
-        return 2 * self.confirm_rounds * typical_cost_s(done)
+        """What the confirmation will cost: baseline and finalists afresh in each of its first rounds, at the cost seen so far.
+
+        More than one finalist gets no more than half of the budget: a search that tries nothing has no finalists.
+        """
+        one_round = self.confirm_rounds * typical_cost_s(done)
+        found = sum(trial.phase == "search" and trial.ok for trial in done)
+        wanted = (1 + min(max(found, 1), FINALISTS)) * one_round
+        return max(2 * one_round, min(wanted, self.total_s / 2))
 
     def stop_reason(self, done: Sequence[Trial]) -> str | None:
         """Why the search must not launch once more, or None."""
         searched = sum(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in done)
         if self.trials is not None and searched >= self.trials:
             return f"{searched} trials were asked for"
-        spent = sum(trial.total_s for trial in done)
-        left = self.total_s - spent - self.reserve_s(done)
-        if left < typical_cost_s(done):
-            return (
-                f"budget: {duration(spent)} of {duration(self.total_s)} used, {duration(self.reserve_s(done))} "
-                "kept for the confirmation"
-            )
+        reserve = self.reserve_s(done)
+        if self.left_s(done) - reserve < typical_cost_s(done):
+            spent = self.total_s - self.left_s(done)
+            return f"budget: {duration(spent)} of {duration(self.total_s)} used, {duration(reserve)} kept for the confirmation"
         return None
 
 

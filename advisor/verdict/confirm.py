@@ -1,61 +1,103 @@
-"""The confirmation: baseline and challenger on fresh launches, in alternating order, on prompts never used in the search."""
+"""The confirmation: baseline and finalists on fresh launches, in rotating order, on prompts never used in the search.
+
+It goes on until every finalist is decided, the budget ends, or the largest number of rounds is reached.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from advisor.records import Candidate, Objective, Outcome, Trial, Verdict
-from advisor.search.scores import ranked
-from advisor.verdict.decide import decide
-
-CHALLENGERS = 2  # when the best one fails afresh, the next best gets its turn; more would outlast the budget's reserve
+from advisor.records import Candidate, Decision, Objective, Trial, Verdict
+from advisor.search.budget import Budget, typical_cost_s
+from advisor.verdict.decide import MIN_GAIN, Standing, decide, standings
+from advisor.verdict.finalists import choose
+from advisor.verdict.fresh import BASELINE, fresh, launched
 
 # launch(candidate, round) -> the trial, already in the journal
 Launch = Callable[[Candidate, int], Trial]
+Step = tuple[Candidate, int]
 
 
-def confirm(launch: Launch, done: Callable[[], Sequence[Trial]], objective: Objective, rounds: int) -> Verdict:
+def confirm(launch: Launch, done: Callable[[], Sequence[Trial]], objective: Objective, budget: Budget) -> Verdict:
     """Launch what is missing and decide. Launches that an earlier session made are taken as they are."""
-    verdict = decide(done(), None, objective, rounds)
-    for trial in ranked(done(), objective)[:CHALLENGERS]:
-        challenger = trial.candidate
-        for number, candidate in schedule(challenger, rounds):
-            if challenger_failed(done(), challenger):
-                break
-            if not _measured(done(), candidate, number):
-                launch(candidate, number)
-        verdict = decide(done(), challenger, objective, rounds)
-        if not challenger_failed(done(), challenger):
-            break
-    return verdict
+    while step := next_launch(done(), objective, budget):
+        launch(*step)
+    return decide(done(), objective, budget.confirm_rounds, budget.confirm_most)
 
 
-def schedule(challenger: Candidate, rounds: int) -> list[tuple[int, Candidate]]:
-    """(round, candidate) in launch order: which arm goes first changes with every round, so that a drift hits both alike."""
-    order = []
-    for number in range(rounds):
-        pair = [Candidate(), challenger]
-        order += [(number, candidate) for candidate in (pair if number % 2 == 0 else pair[::-1])]
-    return order
+def next_launch(trials: Sequence[Trial], objective: Objective, budget: Budget) -> Step | None:
+    """The candidate and round to launch now, or None when a verdict is due.
+
+    It looks at the journal alone, so that a study that is continued goes on as it would have without the break.
+    """
+    finalists = _affordable(choose(trials, objective), trials, budget)
+    if not finalists:
+        return None
+    step = _first_missing(trials, finalists, range(budget.confirm_rounds))
+    if step:
+        return step
+    open_ones = undecided(standings(trials, objective, budget.confirm_rounds, budget.confirm_most))
+    open_ones = [item for item in open_ones if item.key in {finalist.key for finalist in finalists}]
+    further = _rounds_missing(trials, open_ones, range(budget.confirm_rounds, budget.confirm_most))
+    if not open_ones or not further:
+        return None
+    affordable = budget.left_s(trials) >= len(further) * typical_cost_s(trials)
+    return further[0] if affordable else None
 
 
-def challenger_failed(trials: Sequence[Trial], challenger: Candidate) -> bool:
-    return any(
-        trial.phase == "confirm" and trial.candidate.key == challenger.key and not trial.ok
-        for trial in trials
-        if trial.outcome is not Outcome.INTERRUPTED
-    )
+def undecided(found: Sequence[Standing]) -> list[Candidate]:
+    """Finalists whose further launches could still change the verdict.
+
+    Once one is improved, only a simpler one as good as it, within the noise, is worth more launches.
+    """
+    open_ones = [item for item in found if item.decision is None and item.failure is None]
+    won = [item for item in found if item.decision is Decision.IMPROVED]
+    if not won:
+        return [item.candidate for item in open_ones]
+    best = max(won, key=lambda item: item.gain)
+    return [
+        item.candidate
+        for item in open_ones
+        if item.candidate.overrides < best.candidate.overrides and item.gain >= best.gain - MIN_GAIN
+    ]
 
 
-def _measured(trials: Sequence[Trial], candidate: Candidate, number: int) -> bool:
-    return any(
-        trial.phase == "confirm" and trial.round == number and trial.candidate.key == candidate.key
-        for trial in trials
-        if trial.outcome is not Outcome.INTERRUPTED
-    )
+def order(number: int, finalists: Sequence[Candidate]) -> list[Candidate]:
+    """Who is launched after whom: it rotates with every round, so that a drift hits all alike."""
+    arms = [BASELINE, *finalists]
+    turn = number % len(arms)
+    return arms[turn:] + arms[:turn]
 
 
 def seeds(phase: str, samples: int, number: int = 0) -> tuple[int, ...]:
     """Seeds of a launch: the same for every candidate of the search, others for each round of the confirmation."""
     first = 0 if phase != "confirm" else 1000 * (number + 1)
     return tuple(range(first, first + samples))
+
+
+def _affordable(finalists: Sequence[Candidate], trials: Sequence[Trial], budget: Budget) -> list[Candidate]:
+    """The first always, further ones as far as their first rounds fit into the budget; one that was begun is kept."""
+    begun = {item.key for item in launched(trials)}
+    kept: list[Candidate] = []
+    for finalist in finalists:
+        missing = len(_missing(trials, [*kept, finalist], range(budget.confirm_rounds)))
+        fits = missing * typical_cost_s(trials) <= budget.left_s(trials)
+        if not kept or finalist.key in begun or fits:
+            kept.append(finalist)
+    return kept
+
+
+def _missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: range) -> list[Step]:
+    """Launches not made yet, in order."""
+    had = {arm.key: fresh(trials, arm).keys() for arm in (BASELINE, *finalists)}
+    return [(arm, number) for number in rounds for arm in order(number, finalists) if number not in had[arm.key]]
+
+
+def _first_missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: range) -> Step | None:
+    return next(iter(_missing(trials, finalists, rounds)), None)
+
+
+def _rounds_missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: range) -> list[Step]:
+    """What is missing of the first round that is not complete."""
+    steps = _missing(trials, finalists, rounds)
+    return [step for step in steps if step[1] == steps[0][1]]

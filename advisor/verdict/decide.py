@@ -1,89 +1,146 @@
-"""The verdict, from fresh launches of the baseline and one challenger. Pure."""
+"""The verdict, from fresh launches of the baseline and the finalists. Pure. The rule is docs/verdict.md."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from advisor.records import Candidate, Decision, Interval, Objective, Outcome, Trial, Verdict
-from advisor.search.scores import score
-from advisor.units import percent
-from advisor.verdict.statistics import mean_interval, paired_ratio, relative_deviation
+from advisor.records import Candidate, Decision, Finalist, Objective, Outcome, Trial, Verdict
+from advisor.verdict.finalists import choose
+from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched
+from advisor.verdict.metrics import compared, intervals, ratios, tradeoffs
+from advisor.verdict.sequential import MIN_GAIN, Looks, described, interval, judge, smallest_gain
+from advisor.verdict.statistics import Comparison, relative_deviation
 
-MIN_GAIN = 0.02  # a gain that is proven but smaller is not worth an override that has to be kept for years
+__all__ = ["MIN_GAIN", "Standing", "decide", "standings"]
 
 
-def decide(
-    trials: Sequence[Trial], challenger: Candidate | None, objective: Objective, min_launches: int = 3
-) -> Verdict:
-    """`improved` when the whole 95% interval of the ratio is above 1 and the gain is at least 2%.
+@dataclass(frozen=True)
+class Standing:
+    """A finalist after its fresh launches so far. `decision` None: more launches may tell."""
 
-    `keep-defaults` when the measured gain is below 2%, or nothing was there to confirm; `inconclusive` when a larger gain was
-    seen but the interval holds 1, launches are missing, or no other setting was tried. Failures of the challenger count against it.
-    """
-    if challenger is None and not any(_was_tried(trial) for trial in trials):
-        reason = "no other setting was tried, the budget or --trials ended the search before"
-        return Verdict(Decision.INCONCLUSIVE, reason, objective.metric, winner=Candidate())
-    if challenger is None:
-        return _keep(objective, "no other setting started and measured well")
-    rounds = {trial.round for trial in trials if trial.phase == "confirm"} - {None}
-    arms = [_arm(trials, Candidate(), rounds), _arm(trials, challenger, rounds)]
-    broken = next(
-        (trial for trial in arms[1].values() if not trial.ok and trial.outcome is not Outcome.INTERRUPTED), None
-    )
+    candidate: Candidate
+    decision: Decision | None
+    reason: str  # a sentence whose subject is the candidate
+    found: Comparison | None = None
+    failure: str | None = None  # of a fresh launch: it cannot win
+
+    @property
+    def gain(self) -> float:
+        """Logarithm of the ratio; without pairs, less than any."""
+        return self.found.gain if self.found else -math.inf
+
+
+def standings(
+    trials: Sequence[Trial], objective: Objective, first: int, last: int, ended: bool = False
+) -> list[Standing]:
+    """All that were launched afresh, in this order: improved, inconclusive, the rest, and by gain."""
+    arms = launched(trials)
+    looks = Looks(first, last, max(1, len(arms)))
+    found = [_standing(trials, objective, arm, arms, looks, ended) for arm in arms]
+    rank = {Decision.IMPROVED: 0, None: 1, Decision.INCONCLUSIVE: 1, Decision.KEEP_DEFAULTS: 2}
+    return sorted(found, key=lambda item: (item.failure is not None, rank[item.decision], -item.gain))
+
+
+def _standing(
+    trials: Sequence[Trial], objective: Objective, arm: Candidate, arms: Sequence[Candidate], looks: Looks, ended: bool
+) -> Standing:
+    broken = failure(trials, arm, objective)
     if broken is not None:
-        return _keep(
-            objective,
-            f"{challenger.label} failed when launched afresh: {broken.outcome.value}: {broken.reason}",
-            challenger,
-        )
-    both = [number for number in sorted(rounds) if all(number in arm and arm[number].ok for arm in arms)]
-    values = [[score(arm[number], objective) for number in both] for arm in arms]
-    facts = {
-        "objective": objective.metric,
-        "challenger": challenger,
-        "launches": len(both),
-        "noise": relative_deviation(values[0]),
-        "baseline": _named(objective, values[0]),
-        "tuned": _named(objective, values[1]),
-    }
-    ratio = paired_ratio(values[0], values[1], objective.maximise)
-    if ratio is None or len(both) < min_launches:
-        reason = f"{len(both)} of {min_launches} pairs of fresh launches were measured"
-        return Verdict(Decision.INCONCLUSIVE, reason, winner=Candidate(), ratio=ratio, **facts)
-    decision, reason = _judge(ratio, challenger, len(both))
-    winner = challenger if decision is Decision.IMPROVED else Candidate()
-    return Verdict(decision, reason, winner=winner, ratio=ratio, **facts)
+        return Standing(arm, Decision.KEEP_DEFAULTS, f"failed when launched afresh: {broken}", failure=broken)
+    found = comparison(trials, arm, objective, arms)
+    if found is None or found.launches < looks.first:
+        pairs = len(figures(trials, arm, objective).keys() & figures(trials, BASELINE, objective).keys())
+        reason = f"has {pairs} of {looks.first} pairs of fresh launches with the default"
+        return Standing(arm, Decision.INCONCLUSIVE if ended else None, reason, found)
+    verdict = judge(found, looks, ended)
+    told = f"gave {described(found, looks)}"
+    return Standing(arm, verdict.decision, f"{told}: {verdict.reason}" if verdict.reason else told, found)
 
 
-def _judge(ratio: Interval, challenger: Candidate, launches: int) -> tuple[Decision, str]:
-    seen = f"{percent(ratio.value)} (95% interval {percent(ratio.low)} to {percent(ratio.high)}, {launches} fresh launches each)"
-    if ratio.value < 1 + MIN_GAIN:
-        return Decision.KEEP_DEFAULTS, f"the best candidate, {challenger.label}, gave {seen}: not worth an override"
-    if ratio.low > 1:
-        return Decision.IMPROVED, f"{challenger.label} gave {seen}"
-    return (
-        Decision.INCONCLUSIVE,
-        f"{challenger.label} gave {seen}: the interval holds zero gain, more launches are needed",
+def decide(trials: Sequence[Trial], objective: Objective, first: int = 3, last: int = 12) -> Verdict:
+    """The verdict on what was launched; to be asked when no further launch will follow.
+
+    Among improved finalists the one with the fewest overrides wins if its gain is within the noise of the largest.
+    """
+    found = standings(trials, objective, first, last, ended=True)
+    if not found:
+        return _without_launches(trials, objective)
+    leader = _simplest(found)
+    improved = leader.decision is Decision.IMPROVED
+    looks = Looks(first, last, len(found))
+    told = {"finalists": tuple(_finalist(item, looks) for item in found), **_noise(trials, leader, objective, looks)}
+    if leader.found:
+        told |= _figures(trials, leader, objective)
+    return Verdict(
+        decision=leader.decision or Decision.INCONCLUSIVE,
+        reason=f"{_subject(leader, found)} {leader.reason}",
+        objective=objective.metric,
+        winner=leader.candidate if improved else BASELINE,
+        challenger=leader.candidate,
+        ratio=interval(leader.found, looks) if leader.found else None,
+        launches=leader.found.launches if leader.found else 0,
+        **told,
     )
 
 
-def _keep(objective: Objective, reason: str, challenger: Candidate | None = None) -> Verdict:
-    return Verdict(Decision.KEEP_DEFAULTS, reason, objective.metric, winner=Candidate(), challenger=challenger)
+def _subject(leader: Standing, found: Sequence[Standing]) -> str:
+    label = leader.candidate.label
+    if leader.decision is not Decision.KEEP_DEFAULTS:
+        return label
+    return f"the best candidate, {label}," if leader.failure is None else f"{label}{_failed_too(found)}"
 
 
-def _was_tried(trial: Trial) -> bool:
-    return trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED
+def _failed_too(found: Sequence[Standing]) -> str:
+    others = sum(item.failure is not None for item in found) - 1
+    return f" (and {others} more)" if others else ""
 
 
-def _arm(trials: Sequence[Trial], candidate: Candidate, rounds: set) -> dict[int, Trial]:
-    """round -> the latest trial of this candidate in the confirmation."""
+def _simplest(found: Sequence[Standing]) -> Standing:
+    """The first, or among improved ones a simpler one that is as good within the noise floor."""
+    won = [item for item in found if item.decision is Decision.IMPROVED]
+    if not won:
+        return found[0]
+    floor = max(MIN_GAIN, won[0].found.launch_deviation)
+    tied = [item for item in won if item.gain >= won[0].gain - floor]
+    return min(tied, key=lambda item: (item.candidate.overrides, -item.gain))
+
+
+def _finalist(item: Standing, looks: Looks) -> Finalist:
+    ratio = interval(item.found, looks) if item.found else None
+    launches = item.found.launches if item.found else 0
+    reason = f"{item.candidate.label} {item.reason}"
+    return Finalist(item.candidate, item.decision or Decision.INCONCLUSIVE, reason, launches, ratio)
+
+
+def _noise(trials: Sequence[Trial], leader: Standing, objective: Objective, looks: Looks) -> dict:
+    """Baseline against baseline, and the gain that these launches could show."""
+    values = list(figures(trials, BASELINE, objective).values())
     return {
-        trial.round: trial
-        for trial in trials
-        if trial.phase == "confirm" and trial.candidate.key == candidate.key and trial.round in rounds
+        "noise": relative_deviation(values),
+        "smallest_gain": smallest_gain(leader.found, looks) if leader.found else None,
     }
 
 
-def _named(objective: Objective, values: Sequence[float]) -> dict[str, Interval]:
-    interval = mean_interval(values)
-    return {objective.metric: interval} if interval else {}
+def _figures(trials: Sequence[Trial], leader: Standing, objective: Objective) -> dict:
+    """Every metric of both arms, on the rounds that both have."""
+    found = ratios(trials, leader.candidate, objective)
+    return {
+        "baseline": intervals(trials, BASELINE, leader.candidate, objective),
+        "tuned": intervals(trials, leader.candidate, BASELINE, objective),
+        "ratios": found,
+        "tradeoffs": tradeoffs(found, objective),
+        "others": compared(trials, leader.candidate, objective),
+    }
+
+
+def _without_launches(trials: Sequence[Trial], objective: Objective) -> Verdict:
+    if choose(trials, objective):
+        decision, reason = Decision.INCONCLUSIVE, "no fresh launches were made"
+    elif any(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in trials):
+        decision, reason = Decision.KEEP_DEFAULTS, "no other setting started and measured well"
+    else:
+        decision = Decision.INCONCLUSIVE
+        reason = "no other setting was tried, the budget or --trials ended the search before"
+    return Verdict(decision, reason, objective.metric, winner=BASELINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 
@@ -19,6 +20,7 @@ def central_probability(angle: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
+@functools.lru_cache(maxsize=4096)
 def two_sided_quantile(confidence: float, degrees: int) -> float:
     """The t with P(|T| < t) = `confidence`: 4.303 for 0.95 and 2 degrees. Found by halving the angle's interval."""
     if degrees < 1 or not 0 < confidence < 1:

@@ -1,40 +1,30 @@
-"""Intervals, the decision, and the order of the fresh launches."""
+"""The decision, the finalists, and the order and end of the fresh launches."""
 
+import dataclasses
 import random
 
 import pytest
 
 from advisor.records import Candidate, Decision, Objective, Outcome
-from advisor.verdict.confirm import confirm, schedule, seeds
+from advisor.search.budget import Budget
+from advisor.verdict.confirm import confirm, next_launch, order, seeds
 from advisor.verdict.decide import decide
-from advisor.verdict.statistics import mean_interval, paired_ratio, relative_deviation
-from tests.study_help import trial
+from advisor.verdict.finalists import choose
+from tests.study_help import sample, trial
 
 THROUGHPUT = Objective()
 CHALLENGER = Candidate({"--a": 1})
+OTHER = Candidate({"--c": 1})
+LONGER = Candidate({"--a": 1, "--b": 1})
+PLENTY = Budget(1e9)
 
 
-def confirmed(baseline, tuned, objective_value="tok_s"):
+def confirmed(baseline, *arms, candidates=(CHALLENGER, OTHER, LONGER)):
     trials = []
-    for number, (a, b) in enumerate(zip(baseline, tuned, strict=True)):
-        trials.append(trial(10 + 2 * number, {}, a, phase="confirm", round=number))
-        trials.append(trial(11 + 2 * number, CHALLENGER.settings, b, phase="confirm", round=number))
+    for number, values in enumerate(zip(baseline, *arms, strict=True)):
+        for candidate, value in zip((Candidate(), *candidates), values, strict=False):
+            trials.append(trial(10 + len(trials), candidate.settings, value, phase="confirm", round=number))
     return trials
-
-
-def test_intervals_against_known_values():
-    interval = mean_interval([9.0, 10.0, 11.0])  # t(0.975, 2) = 4.3027, s = 1
-    assert interval.value == 10.0 and interval.high - 10.0 == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
-    assert mean_interval([1.0]) is None and relative_deviation([1.0]) is None
-    ratio = paired_ratio([100.0, 200.0, 400.0], [110.0, 220.0, 440.0], maximise=True)
-    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1.1, 1.1, 1.1))
-    assert paired_ratio([100.0, 100.0], [80.0, 80.0], maximise=False).value == pytest.approx(1.25)
-
-
-def test_pairing_takes_out_what_both_share():
-    drifting = [100.0, 130.0, 170.0]
-    ratio = paired_ratio(drifting, [1.05 * value for value in drifting], maximise=True)
-    assert ratio.low == pytest.approx(1.05)
 
 
 @pytest.mark.parametrize(
@@ -43,24 +33,46 @@ def test_pairing_takes_out_what_both_share():
         ([100, 101, 99], [120, 121, 119], Decision.IMPROVED, "+20"),
         ([100, 101, 99], [101, 101.5, 100], Decision.KEEP_DEFAULTS, "not worth an override"),
         ([100, 101, 99], [80, 81, 79], Decision.KEEP_DEFAULTS, "-20"),
-        ([100, 130, 90], [120, 110, 125], Decision.INCONCLUSIVE, "holds zero gain"),
-        ([100, 101], [120, 121], Decision.INCONCLUSIVE, "2 of 3 pairs"),
+        ([100] * 12, [101.5, 101.6, 101.4] * 4, Decision.KEEP_DEFAULTS, "not worth an override"),
+        ([100] * 12, [100.5, 100.6, 100.4] * 4, Decision.KEEP_DEFAULTS, "a gain of 2% is ruled out"),
+        ([100, 130, 90], [130, 120, 125], Decision.INCONCLUSIVE, "holds zero gain"),
+        ([100, 120, 100] * 4, [112, 107, 110] * 4, Decision.KEEP_DEFAULTS, "less than launches of the same settings differ by"),
+        ([100, 101], [120, 121], Decision.INCONCLUSIVE, "has 2 of 3 pairs"),
+        ([100], [120], Decision.INCONCLUSIVE, "has 1 of 3 pairs"),
     ],
-)
+)  # fmt: skip
 def test_decisions(baseline, tuned, decision, part):
-    verdict = decide(confirmed(baseline, tuned), CHALLENGER, THROUGHPUT)
+    verdict = decide(confirmed(baseline, tuned), THROUGHPUT)
     assert verdict.decision is decision and part in verdict.reason
     assert verdict.winner == (CHALLENGER if decision is Decision.IMPROVED else Candidate())
 
 
+def test_the_noise_and_the_smallest_gain_are_always_told():
+    for tuned in ([120, 121, 119], [101, 101.5, 100], [80, 81, 79]):
+        verdict = decide(confirmed([100, 101, 99], tuned), THROUGHPUT)
+        assert verdict.noise == pytest.approx(0.01)
+        assert verdict.ratio.high / verdict.ratio.value - 1 == pytest.approx(verdict.smallest_gain)
+
+
+def test_a_proven_gain_below_the_threshold_is_not_worth_an_override():
+    verdict = decide(confirmed([100] * 12, [101.5, 101.6, 101.4] * 4), THROUGHPUT)
+    assert verdict.ratio.low > 1 and verdict.decision is Decision.KEEP_DEFAULTS
+
+
+def test_more_launches_than_the_noise_allows_are_named():
+    verdict = decide(confirmed([100, 104, 97], [106, 109, 112]), THROUGHPUT)
+    needed = int(verdict.reason.split("about ")[1].split()[0])
+    assert verdict.decision is Decision.INCONCLUSIVE and 3 < needed < 12
+
+
 def test_nothing_to_confirm_keeps_the_defaults():
     tried = trial(1, {"--a": 1}, outcome=Outcome.CRASHED)
-    assert decide([tried], None, THROUGHPUT).decision is Decision.KEEP_DEFAULTS
+    assert decide([tried], THROUGHPUT).decision is Decision.KEEP_DEFAULTS
 
 
 def test_nothing_tried_is_no_reason_to_keep_the_defaults():
     for done in ([], [trial(0, {}, 100.0, phase="baseline")], [trial(1, {"--a": 1}, outcome=Outcome.INTERRUPTED)]):
-        verdict = decide(done, None, THROUGHPUT)
+        verdict = decide(done, THROUGHPUT)
         assert verdict.decision is Decision.INCONCLUSIVE and "no other setting was tried" in verdict.reason
 
 
@@ -69,47 +81,140 @@ def test_a_challenger_that_fails_afresh_cannot_win():
     trials[-1] = trial(
         15, CHALLENGER.settings, phase="confirm", round=2, outcome=Outcome.CRASHED, reason="illegal access"
     )
-    verdict = decide(trials, CHALLENGER, THROUGHPUT)
+    verdict = decide(trials, THROUGHPUT)
     assert verdict.decision is Decision.KEEP_DEFAULTS and "illegal access" in verdict.reason
 
 
-def test_equal_arms_are_rarely_called_improved():
-    rng = random.Random(0)
-    wrong = 0
-    for _ in range(2000):
-        draw = [[rng.gauss(100, 3) for _ in range(3)] for _ in range(2)]
-        wrong += decide(confirmed(*draw), CHALLENGER, THROUGHPUT).decision is Decision.IMPROVED
-    assert wrong / 2000 <= 0.04
+def test_a_figure_of_zero_is_no_ratio_and_no_crash():
+    verdict = decide(confirmed([100, 100, 100], [0, 0, 0]), THROUGHPUT)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "gave no output_tok_s that counts" in verdict.reason
+    assert decide(confirmed([0, 0, 0], [100, 100, 100]), THROUGHPUT).decision is Decision.INCONCLUSIVE
 
 
-def test_arms_alternate_and_share_new_seeds():
-    order = schedule(CHALLENGER, 3)
-    assert [candidate.is_baseline for _, candidate in order] == [True, False, False, True, True, False]
+def test_a_latency_is_better_when_it_is_less():
+    tpot = Objective("tpot_ms.p50")
+    trials = [
+        dataclasses.replace(item, samples=(sample(0, 100.0, tpot_ms=10.0 if item.candidate.is_baseline else 8.0),))
+        for item in confirmed([1, 1, 1], [1, 1, 1])
+    ]
+    verdict = decide(trials, tpot)
+    assert verdict.decision is Decision.IMPROVED and verdict.ratio.value == pytest.approx(1.25)
+    assert verdict.ratios["tpot_ms.p50"].value == pytest.approx(0.8)
+
+
+def test_finalists_within_the_noise_go_to_the_fewest_overrides():
+    trials = confirmed([100, 101, 99], [120, 121.5, 119], [119.5, 120.5, 118.5], [121, 122, 120])
+    assert decide(trials, THROUGHPUT).winner == CHALLENGER  # LONGER measured best, by less than 2%
+    assert [item.decision for item in decide(trials, THROUGHPUT).finalists] == [Decision.IMPROVED] * 3
+    clear = confirmed([100, 101, 99], [120, 121, 119], [110, 111, 109], [130, 131, 129])
+    assert decide(clear, THROUGHPUT).winner == LONGER
+
+
+def test_what_got_worse_is_told_with_its_size():
+    slower = {"p50": 12.7, "p99": 19.0}
+    trials = []
+    for item in confirmed([100, 101, 99], [130, 131, 129]):
+        if item.candidate.is_baseline:
+            trials.append(item)
+        else:
+            samples = tuple(dataclasses.replace(one, tpot_ms=slower) for one in item.samples)
+            trials.append(dataclasses.replace(item, samples=samples))
+    verdict = decide(trials, THROUGHPUT)
+    assert verdict.decision is Decision.IMPROVED
+    assert [(item.metric, round(item.ratio.value, 2)) for item in verdict.tradeoffs] == [
+        ("tpot_ms.p50", 1.27), ("tpot_ms.p99", 1.27),
+    ]  # fmt: skip
+    assert verdict.baseline["tpot_ms.p50"].value == 10.0 and verdict.tuned["tpot_ms.p50"].value == pytest.approx(12.7)
+    assert {"requests_s", "ttft_ms.p99", "itl_ms.p50", "e2el_ms.p99"} <= verdict.ratios.keys()
+
+
+def test_what_launches_differ_by_is_no_tradeoff():
+    rng = random.Random(1)
+    trials = []
+    for item in confirmed([100, 101, 99], [130, 131, 129]):
+        times = {"p50": 10 * rng.uniform(0.7, 1.4), "p99": 20.0}
+        samples = tuple(dataclasses.replace(one, tpot_ms=times) for one in item.samples)
+        trials.append(dataclasses.replace(item, samples=samples))
+    assert decide(trials, THROUGHPUT).tradeoffs == ()
+
+
+def test_start_up_seconds_are_compared_where_they_are_known():
+    trials = [
+        dataclasses.replace(item, start_s=60.0 if item.candidate.is_baseline else 80.0 + item.round)
+        for item in confirmed([100, 101, 99], [130, 131, 129])
+    ]
+    assert [item.metric for item in decide(trials, THROUGHPUT).tradeoffs] == ["start_s"]
+
+
+def test_further_objectives_are_judged_on_the_same_launches():
+    objective = Objective(secondary=("tpot_ms.p50", "requests_s"))
+    trials = []
+    for item in confirmed([1, 1, 1], [1, 1, 1]):
+        tok_s, tpot_ms = (100.0, 10.0) if item.candidate.is_baseline else (130.0, 8.0)
+        trials.append(dataclasses.replace(item, samples=(sample(0, tok_s, tpot_ms),)))
+    others = decide(trials, objective).others
+    assert [(item.metric, item.standing) for item in others] == [("tpot_ms.p50", "better"), ("requests_s", "same")]
+    assert others[0].ratio.value == pytest.approx(1.25)
+
+
+# ---------------------------------------------------------------- finalists
+
+
+def test_finalists_are_what_the_search_cannot_tell_from_the_best():
+    searched = [trial(n, {"--a": n}, value) for n, value in enumerate([130.0, 129.0, 90.0, 131.0, 128.9], start=1)]
+    assert [item.settings["--a"] for item in choose(searched, THROUGHPUT)] == [4, 1, 2]
+    assert [item.settings["--a"] for item in choose(searched[:3], THROUGHPUT)] == [1, 2]
+
+
+def test_scattered_seeds_make_more_finalists():
+    def noisy(number, first, second):
+        found = trial(number, {"--a": number}, 1.0)
+        return dataclasses.replace(found, samples=(sample(0, first), sample(1, second)))
+
+    quiet = [noisy(1, 130, 130), noisy(2, 124, 124), noisy(3, 90, 90)]
+    loud = [noisy(1, 145, 115), noisy(2, 110, 138), noisy(3, 80, 100)]
+    assert len(choose(quiet, THROUGHPUT)) == 1 and len(choose(loud, THROUGHPUT)) == 2
+
+
+# ---------------------------------------------------------------- launches
+
+
+def test_arms_rotate_and_share_new_seeds():
+    firsts = [order(number, [CHALLENGER, OTHER])[0] for number in range(4)]
+    assert firsts == [Candidate(), CHALLENGER, OTHER, Candidate()]
+    assert all(len(order(number, [CHALLENGER, OTHER])) == 3 for number in range(4))
     used = [seeds("confirm", 2, number) for number in range(3)]
     assert len({seed for group in used for seed in group} | set(seeds("search", 2))) == 8
     assert seeds("baseline", 2) == seeds("search", 2)
 
 
 class Launches:
-    """Confirmation launches from a table; candidates in `broken` crash."""
+    """Confirmation launches from a function of candidate and round; candidates in `broken` crash."""
 
-    def __init__(self, searched, broken=()):
+    def __init__(self, searched, broken=(), value=None):
         self.done = [trial(0, {}, 100.0, phase="baseline"), *searched]
         self.broken = broken
+        self.value = value or (lambda candidate, number: (100.0 if candidate.is_baseline else 130.0) + number)
 
     def __call__(self, candidate, number):
         crashed = candidate.label in self.broken
-        value = None if crashed else 100.0 + number if candidate.is_baseline else 130.0 + number
+        value = None if crashed else self.value(candidate, number)
         outcome = Outcome.CRASHED if crashed else Outcome.OK
         self.done.append(
             trial(len(self.done), candidate.settings, value, "confirm", outcome, "boom" if crashed else "", number)
         )
         return self.done[-1]
 
+    def confirm(self, budget=PLENTY):
+        return confirm(self, lambda: self.done, THROUGHPUT, budget)
+
+    def made(self):
+        return [(item.candidate.label, item.round) for item in self.done if item.phase == "confirm"]
+
 
 def test_confirmation_launches_both_arms_in_every_round():
     launches = Launches([trial(1, {"--a": 1}, 130.0), trial(2, {"--a": 2}, 90.0)])
-    verdict = confirm(launches, lambda: launches.done, THROUGHPUT, 3)
+    verdict = launches.confirm()
     assert verdict.decision is Decision.IMPROVED and verdict.launches == 3
     assert len(launches.done) == 3 + 6
 
@@ -118,16 +223,101 @@ def test_what_was_launched_before_is_not_launched_again():
     launches = Launches([trial(1, {"--a": 1}, 130.0)])
     launches(Candidate(), 0)
     launches(CHALLENGER, 0)
-    confirm(launches, lambda: launches.done, THROUGHPUT, 3)
+    launches.confirm()
     assert len(launches.done) == 2 + 6
+
+
+def test_a_study_stopped_anywhere_goes_on_to_the_same_launches():
+    searched = [trial(1, {"--a": 1}, 130.0), trial(2, {"--c": 1}, 129.0)]
+
+    def value(candidate, number):
+        return random.Random(f"{candidate.key} {number}").gauss(100 if candidate.is_baseline else 104, 3)
+
+    whole = Launches(searched, value=value)
+    verdict = whole.confirm(Budget(60.0 * 30))
+    assert len(whole.made()) > 9
+    for stop in range(len(whole.made())):
+        part = Launches(searched, value=value)
+        for _ in range(stop):
+            part(*next_launch(part.done, THROUGHPUT, Budget(60.0 * 30)))
+        part.done.append(trial(len(part.done), {}, phase="confirm", outcome=Outcome.INTERRUPTED, round=0, total_s=0.0))
+        assert part.confirm(Budget(60.0 * 30)) == verdict
+        assert part.made() == [*whole.made()[:stop], ("default", 0), *whole.made()[stop:]]
 
 
 def test_the_next_best_gets_its_turn_when_the_best_fails_afresh():
     launches = Launches([trial(1, {"--a": 1}, 150.0), trial(2, {"--a": 2}, 120.0)], broken=["--a=1"])
-    verdict = confirm(launches, lambda: launches.done, THROUGHPUT, 3)
+    verdict = launches.confirm()
     assert verdict.decision is Decision.IMPROVED and verdict.winner.settings == {"--a": 2}
 
 
-def test_the_simplest_of_equals_is_confirmed():
+def test_finalists_that_fail_do_not_hold_up_the_others():
+    searched = [trial(n, {"--a": n}, 130.0 + n / 10) for n in (1, 2, 3)]
+    launches = Launches(searched, broken=["--a=2"])
+    verdict = launches.confirm()
+    assert verdict.decision is Decision.IMPROVED
+    assert [item.candidate.settings["--a"] for item in verdict.finalists][-1] == 2
+    assert launches.made().count(("--a=2", 0)) == 1 and ("--a=2", 1) not in launches.made()
+
+
+def test_when_all_fail_no_more_than_three_are_tried():
+    searched = [trial(n, {"--a": n}, 100.0 + 10 * n) for n in range(1, 7)]
+    launches = Launches(searched, broken=[f"--a={n}" for n in range(1, 7)])
+    verdict = launches.confirm()
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "failed when launched afresh: crashed: boom" in verdict.reason
+    assert len(verdict.finalists) == 3
+
+
+def test_the_simplest_of_equals_wins():
     launches = Launches([trial(1, {"--a": 1, "--b": 1}, 131.0), trial(2, {"--a": 3}, 130.0)])
-    assert confirm(launches, lambda: launches.done, THROUGHPUT, 3).challenger.settings == {"--a": 3}
+    assert launches.confirm().winner.settings == {"--a": 3}
+
+
+def test_a_challenger_like_the_baseline_ends_after_the_first_rounds():
+    short = 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        launches = Launches([trial(1, {"--a": 1}, 103.0)], value=lambda *_, rng=rng: rng.gauss(100, 1))
+        verdict = launches.confirm()
+        short += len(launches.made()) == 6
+        assert verdict.decision is not Decision.IMPROVED
+    assert short >= 75
+
+
+def test_an_open_question_gets_more_rounds_until_the_interval_decides():
+    figures = [100, 104, 97, 101, 99, 103, 98, 100, 102, 99, 101, 100]
+
+    def value(candidate, number):
+        return figures[number] if candidate.is_baseline else 106 + figures[-number] / 100
+
+    launches = Launches([trial(1, {"--a": 1}, 110.0)], value=value)
+    verdict = launches.confirm()
+    assert verdict.decision is Decision.IMPROVED and 3 < verdict.launches < 12
+
+
+def test_the_budget_ends_the_rounds_and_the_maximum_too():
+    def value(candidate, number):
+        return 100 + 6 * (-1) ** number if candidate.is_baseline else 108 - (number % 3)
+
+    small = Launches([trial(1, {"--a": 1}, 110.0)], value=value)
+    verdict = small.confirm(Budget(60.0 * (2 + 6 + 3)))  # one more round of two fits, half of another does not
+    assert len(small.made()) == 8 and verdict.decision is Decision.INCONCLUSIVE
+    large = Launches([trial(1, {"--a": 1}, 110.0)], value=value)
+    large.confirm(Budget(1e9, confirm_most=5))
+    assert len(large.made()) <= 10
+
+
+def test_finalists_that_the_budget_cannot_pay_for_are_left_out():
+    searched = [trial(n, {"--a": n}, 130.0 + n / 10) for n in (1, 2, 3)]
+    for rounds_paid, finalists in ((0, 1), (6, 1), (9, 2), (12, 3)):
+        launches = Launches(searched)
+        launches.confirm(Budget(60.0 * (4 + rounds_paid)))
+        assert len({label for label, _ in launches.made()} - {"default"}) == finalists
+        assert launches.made().count(("--a=3", 2)) == 1
+
+
+def test_a_baseline_launch_that_fails_costs_a_round_not_the_verdict():
+    launches = Launches([trial(1, {"--a": 1}, 130.0)])
+    launches.done.append(trial(9, {}, phase="confirm", outcome=Outcome.INVALID_MEASUREMENT, reason="starved", round=0))
+    verdict = launches.confirm()
+    assert verdict.decision is Decision.IMPROVED and verdict.launches == 3

@@ -1,0 +1,62 @@
+"""Views of the fresh launches: which candidates had some, what they gave, round by round. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.records import Candidate, Objective, Outcome, Trial
+from advisor.search.scores import score, slo_breaches
+from advisor.verdict.statistics import Comparison, compare
+
+BASELINE = Candidate()
+
+
+def fresh(trials: Sequence[Trial], candidate: Candidate) -> dict[int, Trial]:
+    """round -> the latest launch of the candidate in the confirmation; one that a person stopped is none."""
+    return {
+        trial.round: trial
+        for trial in trials
+        if trial.phase == "confirm"
+        and trial.round is not None
+        and trial.candidate.key == candidate.key
+        and trial.outcome is not Outcome.INTERRUPTED
+    }
+
+
+def launched(trials: Sequence[Trial]) -> list[Candidate]:
+    """Candidates other than the baseline that were launched afresh, in the order of their first launch."""
+    found = {
+        trial.candidate.key: trial.candidate
+        for trial in trials
+        if trial.phase == "confirm" and not trial.candidate.is_baseline and trial.outcome is not Outcome.INTERRUPTED
+    }
+    return list(found.values())
+
+
+def figures(trials: Sequence[Trial], candidate: Candidate, objective: Objective) -> dict[int, float]:
+    """round -> mean over the launch's seeds, of the launches that were measured. A ratio needs figures above zero."""
+    scored = {number: score(trial, objective) for number, trial in fresh(trials, candidate).items()}
+    return {number: value for number, value in scored.items() if value is not None and value > 0}
+
+
+def failure(trials: Sequence[Trial], candidate: Candidate, objective: Objective) -> str | None:
+    """Why the candidate cannot win whatever else it gave: a fresh launch that failed, or whose figure does not count."""
+    for trial in fresh(trials, candidate).values():
+        if not trial.ok:
+            return f"{trial.outcome.value}: {trial.reason}"
+        value = score(trial, objective)
+        if value is None or value <= 0:
+            return f"a fresh launch gave no {objective.metric} that counts"
+        missed = slo_breaches(trial, objective)
+        if missed:
+            return f"a fresh launch missed the SLO: {', '.join(missed)}"
+    return None
+
+
+def comparison(
+    trials: Sequence[Trial], candidate: Candidate, objective: Objective, others: Sequence[Candidate] = ()
+) -> Comparison | None:
+    """The candidate against the baseline; `others` are launched candidates whose launches help to tell the noise."""
+    further = [figures(trials, other, objective) for other in others if other.key != candidate.key]
+    baseline, arm = figures(trials, BASELINE, objective), figures(trials, candidate, objective)
+    return compare(baseline, arm, [item for item in further if item], objective.maximise)

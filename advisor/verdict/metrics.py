@@ -1,0 +1,97 @@
+"""All figures of both arms' fresh launches, and what the challenger costs. Pure.
+
+A verdict on one figure must not hide what another one pays for it: settings that shorten the wait for the first token can
+make every further token slower. Whether something got worse is a warning, not a claim to be defended against luck, so these
+intervals are plain 95% ones: not widened for the number of looks, finalists or figures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from advisor.records import Candidate, Compared, Interval, Objective, Tradeoff, Trial
+from advisor.verdict.fresh import BASELINE, figures, launched
+from advisor.verdict.sequential import MIN_GAIN
+from advisor.verdict.statistics import CONFIDENCE, Comparison, compare, mean_interval
+
+METRICS = (
+    "output_tok_s",
+    "requests_s",
+    "goodput",
+    *(f"{name}.{point}" for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms") for point in ("p50", "p99")),
+    "start_s",
+)
+_TAIL = (1 - CONFIDENCE) / 2
+
+
+def ratios(trials: Sequence[Trial], challenger: Candidate, objective: Objective) -> dict[str, Interval]:
+    """metric -> challenger over baseline as it is, with a 95% interval; only metrics that both arms have."""
+    found = {metric: _comparison(trials, challenger, objective, metric) for metric in _metrics(objective)}
+    return {metric: item.interval(_TAIL) for metric, item in found.items() if item}
+
+
+def intervals(
+    trials: Sequence[Trial], candidate: Candidate, partner: Candidate, objective: Objective
+) -> dict[str, Interval]:
+    """metric -> mean over the launches of `candidate` in the rounds that `partner` has too, in the metric's own unit."""
+    found = {}
+    for metric in _metrics(objective):
+        one = _objective(objective, metric)
+        own, other = (_figures(trials, arm, one) for arm in (candidate, partner))
+        found[metric] = mean_interval([own[number] for number in sorted(own.keys() & other.keys())])
+    return {metric: item for metric, item in found.items() if item}
+
+
+def tradeoffs(found: Mapping[str, Interval], objective: Objective) -> tuple[Tradeoff, ...]:
+    """What got worse by 2% or more with the whole interval on that side, worst first; the objective itself left out."""
+    worse = []
+    for metric, ratio in found.items():
+        way = 1 if _objective(objective, metric).maximise else -1
+        proven = ratio.high < 1 if way > 0 else ratio.low > 1
+        if metric != objective.metric and proven and -way * math.log(ratio.value) >= math.log(1 + MIN_GAIN):
+            worse.append(Tradeoff(metric, ratio))
+    return tuple(sorted(worse, key=lambda item: -abs(math.log(item.ratio.value))))
+
+
+def compared(trials: Sequence[Trial], challenger: Candidate, objective: Objective) -> tuple[Compared, ...]:
+    """The objectives after the first, oriented: better or worse when the interval says so, same when neither seems so."""
+    answers = []
+    for one in objective.each[1:]:
+        found = _comparison(trials, challenger, objective, one.metric)
+        if found is None:
+            answers.append(Compared(one.metric, "unclear"))
+            continue
+        gain = found.gain if one.maximise else -found.gain
+        oriented = dataclasses.replace(found, gain=gain)
+        ratio = oriented.interval(_TAIL)
+        floor = max(math.log(1 + MIN_GAIN), found.launch_deviation)
+        unshown = "same" if abs(gain) < floor else "unclear"
+        standing = "better" if ratio.low > 1 else "worse" if ratio.high < 1 else unshown
+        answers.append(Compared(one.metric, standing, ratio))
+    return tuple(answers)
+
+
+def _metrics(objective: Objective) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*objective.metrics, *METRICS)))
+
+
+def _objective(objective: Objective, metric: str) -> Objective:
+    return dataclasses.replace(objective, metric=metric, secondary=())
+
+
+def _comparison(trials: Sequence[Trial], challenger: Candidate, objective: Objective, metric: str) -> Comparison | None:
+    """Not oriented: above zero means more."""
+    one = _objective(objective, metric)
+    arms = [item for item in launched(trials) if item.key != challenger.key]
+    baseline, arm, *others = (_figures(trials, item, one) for item in (BASELINE, challenger, *arms))
+    return compare(baseline, arm, [item for item in others if item])
+
+
+def _figures(trials: Sequence[Trial], candidate: Candidate, objective: Objective) -> dict[int, float]:
+    """Nothing where a sample lacks the figure."""
+    try:
+        return figures(trials, candidate, objective)
+    except (ValueError, KeyError, TypeError):
+        return {}
