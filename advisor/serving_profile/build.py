@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from advisor.records import Candidate, Decision, Outcome, StudyResult, Trial
+from advisor.search.scores import evidence
 from advisor.serving_profile.args import ServeLine, format_line, line_of, quoted
 from advisor.serving_profile.figures import fresh_launches, launch_mean, running, side
 from advisor.serving_profile.schema import (
@@ -199,18 +200,23 @@ def _tried(result: StudyResult, clean: Scrubber) -> list[Tried]:
     launches: dict[str, list[Trial]] = {}
     for trial in result.trials:
         launches.setdefault(trial.candidate.key, []).append(trial)
+        seen = evidence(trial)
+        if seen is not trial:  # its figure belongs to what ran
+            launches.setdefault(seen.candidate.key, []).append(seen)
     entries = [_tried_entry(trials, result.objective.metric, clean) for trials in launches.values()]
     sign = -1 if result.objective.maximise else 1
     return sorted(entries, key=lambda entry: math.inf if entry.score is None else sign * entry.score)
 
 
 def _tried_entry(trials: list[Trial], metric: str, clean: Scrubber) -> Tried:
+    otherwise = [trial.credited_to for trial in trials if not trial.ok and trial.credited_to is not None]
     good = [mean for trial in trials if trial.ok and math.isfinite(mean := launch_mean(trial, metric))]
     return Tried(
         candidate=clean.text(trials[0].candidate.label),
         state=Outcome.OK if good else trials[-1].outcome,
         score=statistics.fmean(good) if good else None,
         launches=len(trials),
+        ran_as=clean.text(otherwise[-1].label) if otherwise else None,
     )
 
 

@@ -19,6 +19,10 @@ _RUNNING = (
     "cudagraph_mode",
     "capture_sizes",
     "enforce_eager",
+    "model_runner",
+    "block_size",
+    "kv_cache_dtype",
+    "prefix_caching",
 )
 
 
@@ -101,13 +105,15 @@ def _prefix_hits(launches: Sequence[Trial]) -> float | None:
 
 
 def running(launches: Sequence[Trial], clean: Callable[[str], str]) -> Running | None:
-    """What the first launch's log states, and what differed in another launch. `clean` is applied to log lines."""
+    """What the first launch states, and what differed in another launch. `clean` is applied to log lines and notes."""
     if not launches:
         return None
     first, *others = [trial.active for trial in launches]
     shown = {name: getattr(first, name) for name in _RUNNING}
     return Running(
         **{name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()},
+        decode_modes=next((dict(t.active.decode_modes) for t in launches if t.active.decode_modes), None),
+        notes=list(dict.fromkeys(clean(note) for trial in launches for note in trial.notes)) or None,
         rewrites=[clean(line) for line in first.rewrites] or None,
         varies=[n for n, value in shown.items() if any(getattr(other, n) != value for other in others)] or None,
     )

@@ -188,7 +188,7 @@ class Side(Part):
 
 
 class Running(Part):
-    """What the server's log says that it ran."""
+    """What the server's log and /metrics page say that it ran."""
 
     attention_backends: list[str] = Field(description="attention backends in use")
     flash_attention_version: int | None = Field(default=None, description="FlashAttention version")
@@ -196,7 +196,15 @@ class Running(Part):
     cudagraph_mode: str | None = Field(default=None, description="CUDA-graph mode")
     capture_sizes: list[int] | None = Field(default=None, description="captured batch sizes, tokens")
     enforce_eager: bool | None = Field(default=None, description="eager mode")
+    model_runner: str | None = Field(default=None, description="V1 or V2")
+    block_size: Count | None = Field(default=None, description="tokens of a block of the KV cache")
+    kv_cache_dtype: str | None = Field(default=None, description="type of the KV cache; auto: the model's own")
+    prefix_caching: bool | None = Field(default=None, description="prefix caching")
+    decode_modes: dict[str, Number] | None = Field(default=None, description="share of decode steps by kind of graph")
     rewrites: list[str] | None = Field(default=None, description="settings that vLLM says it changed")
+    notes: list[str] | None = Field(
+        default=None, description="where what ran differs from what was asked for or resolved"
+    )
     varies: list[str] | None = Field(default=None, description="fields in which a later launch differed from this one")
 
 
@@ -217,6 +225,7 @@ class Tried(Part):
     state: Outcome = Field(description="ok, or how its last launch ended")
     score: Number | None = Field(default=None, description="mean of objective.metric over its launches")
     launches: Count = Field(description="launches of it")
+    ran_as: str | None = Field(default=None, description="settings that ran instead; the figure counts for those")
 
 
 class Rejected(Part):

@@ -141,6 +141,38 @@ def test_a_log_that_differs_between_launches_is_named(study):
     assert active.default.varies is None
 
 
+def test_a_figure_of_other_settings_is_theirs_and_the_request_is_named(study):
+    asked, ran = Candidate({"attention_backend": "FLASHINFER"}), Candidate({"attention_backend": "FLEX_ATTENTION"})
+    launch = study.trial(98, "search", asked, (4000.0, 4000.0), study.DEFAULT_ACTIVE, 1.0)
+    reason = "attention backend FLASHINFER was asked for, FLEX_ATTENTION runs"
+    launch = replace(launch, outcome=Outcome.NOT_AS_REQUESTED, reason=reason, credited_to=ran)
+    found = build_profile(replace(study.RESULT, trials=(*study.TRIALS, launch))).study
+    entries = {entry.candidate: entry for entry in found.candidates}
+    theirs = entries["attention_backend=FLEX_ATTENTION"]
+    assert (theirs.state, theirs.score, theirs.launches, theirs.ran_as) == (Outcome.OK, 4000, 1, None)
+    ours = entries["attention_backend=FLASHINFER"]
+    assert (ours.state, ours.score, ours.ran_as) == (Outcome.NOT_AS_REQUESTED, None, theirs.candidate)
+    assert [item.state for item in found.rejected if item.reason == reason] == ["not_as_requested"]
+    assert found.outcomes[Outcome.NOT_AS_REQUESTED] == 1
+
+
+def test_what_the_server_says_of_cache_graphs_and_differences_is_kept(study):
+    said = replace(
+        study.DEFAULT_ACTIVE, block_size=64, kv_cache_dtype="fp8", prefix_caching=False, decode_modes={"FULL": 0.99}
+    )
+    trials = tuple(
+        replace(t, active=said, notes=(f"block_size: resolved 16, active 64 in {study.MODEL}",))
+        if t.candidate.is_baseline
+        else t
+        for t in study.TRIALS
+    )
+    active = build_profile(replace(study.RESULT, trials=trials)).active
+    default = active.default
+    assert (default.block_size, default.kv_cache_dtype, default.prefix_caching) == (64, "fp8", False)
+    assert default.decode_modes == {"FULL": 0.99} and active.tuned.decode_modes is None
+    assert default.notes == ["block_size: resolved 16, active 64 in Synthetic-8B"]
+
+
 def test_random_weights_say_so(profile, study):
     assert profile.model.random_weights and "random weights" in profile.model.note
     real = build_profile(replace(study.RESULT, random_weights=False))
