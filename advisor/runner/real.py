@@ -12,13 +12,17 @@ from advisor.engine.agreement import Agreement, judge
 from advisor.engine.logs import parse_active
 from advisor.engine.metrics_page import with_page
 from advisor.engine.render import serve_command
+from advisor.errors import EnvironmentMismatch
 from advisor.journal import now
+from advisor.launch import gpu_memory
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
+from advisor.measure import taints
 from advisor.measure.load_search import find_load
 from advisor.measure.metrics_page import keep_page, kept_page
 from advisor.measure.plan import planned
+from advisor.measure.telemetry import Guard
 from advisor.measure.validity import first_problem
 from advisor.records import (
     Active,
@@ -30,6 +34,7 @@ from advisor.records import (
     Outcome,
     Sample,
     SamplingPlan,
+    Telemetry,
     Trial,
     WarmUp,
     Workload,
@@ -42,7 +47,7 @@ class RealRunner:
     """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
 
     `plan` is what an earlier session's baseline decided about the samples; without it the first launch decides.
-    `client_processes` is a person's own wish for it.
+    `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline.
     """
 
     def __init__(
@@ -58,6 +63,8 @@ class RealRunner:
         plan: SamplingPlan | None = None,
         client_processes: int | None = None,
         objective: Objective | None = None,
+        reference: Telemetry | None = None,
+        judge_machine: Callable[[Telemetry | None, Telemetry | None], tuple[str, ...]] = taints.judge,
     ):
         self._facts = facts
         self._workload = workload
@@ -70,6 +77,8 @@ class RealRunner:
         self._plan, self._client_processes = plan, client_processes
         self._objective = objective or Objective()
         self._digests: dict[tuple[int, int], str] = {}
+        self._reference, self._judge_machine = reference, judge_machine
+        self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
         self._default = Active()  # what the baseline's log says, once it ran in this session
 
     def run(self, job: Job) -> Trial:
@@ -78,6 +87,9 @@ class RealRunner:
         try:
             self._serve(launch)
         except LaunchFailed as failure:
+            if failure.retryable:  # neither this candidate nor any other is to blame
+                hint = f"the same command goes on from what was measured; log: {failure.log_path}"
+                raise EnvironmentMismatch(f"no server can be started here: {failure.reason}", hint) from None
             launch.outcome, launch.reason = failure.outcome, failure.reason
         except KeyboardInterrupt:
             launch.outcome, launch.reason = Outcome.INTERRUPTED, "stopped by the person"
@@ -86,29 +98,36 @@ class RealRunner:
         launch.active = _active(launch)
         if job.candidate.is_baseline and launch.outcome is Outcome.OK:
             self._default = launch.active
+            self._reference = self._reference or taints.reference((), launch.samples)
         launch.check(self._agreement(launch))
         return launch.trial(self._folder, time.monotonic() - begun)
 
     def _serve(self, launch: _Launch) -> None:
         name = f"advisor-{self._folder.name}-{launch.folder.name}"
-        with Server(launch.command, name, launch.folder, self._facts.gpu, self._limits, self._waiting) as server:
+        gpu = self._facts.gpu
+        guard = Guard(gpu)
+        with Server(
+            launch.command, name, launch.folder, gpu, self._limits, self._waiting, usual=self._usual_memory
+        ) as server:
             launch.times["start_s"] = server.start_s
-            sampling = self._sampling(server, launch)
+            sampling = self._sampling(server, launch, guard)
             with launch.timed("warmup_s"):
                 launch.warm_up = sampling.warm_up()
             with launch.timed("measure_s"):
                 self._measure(sampling, launch)
+            launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
             keep_page(server.base_url, launch.folder)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
 
-    def _sampling(self, server: Server, launch: _Launch) -> Sampling:
+    def _sampling(self, server: Server, launch: _Launch, guard: Guard) -> Sampling:
         processes = self._plan.client_processes if self._plan else self._client_processes or 1
         if processes > 1:
             self._client.use_processes(processes)
         return Sampling(
             self._client, server, self._workload, launch.folder, self._digests,
             lambda what: self._waiting(what, 0.0), launch.notes.append, self._client_processes,
+            guard=guard, judge=lambda seen: self._judge_machine(seen, self._reference),
         )  # fmt: skip
 
     def _measure(self, sampling: Sampling, launch: _Launch) -> None:

@@ -11,6 +11,8 @@ from typing import Protocol
 from advisor.measure.client import usable_cores
 from advisor.measure.client_load import most_processes
 from advisor.measure.plan import REVISIONS, first_plan, planned, revised
+from advisor.measure.taints import Judge
+from advisor.measure.telemetry import Guard
 from advisor.measure.validity import Problem, first_problem, with_problems
 from advisor.measure.warmup import Wave, judge_warm_up, wave_of
 from advisor.records import Invalid, Sample, SamplingPlan, WarmUp, Workload
@@ -21,6 +23,7 @@ REPEATS = 1  # of an invalid sample: on a busy machine the client can starve
 REPEATS_BY_CLASS = {Invalid.JIT_COMPILED: 2, Invalid.TAINTED: 2}  # each compiles or passes, sooner or later
 # What another try with other prompts cannot mend: the load, the client and the length are what they are.
 FINAL = frozenset({Invalid.CLIENT_BOUND, Invalid.TOO_SHORT, Invalid.OTHER_PROMPTS})
+TAINTED_REPEATS_A_LAUNCH = 3  # a machine that is busy all the time must not make every launch three times as long
 LEAST_RUNNING = 0.5  # of the concurrency, running or waiting, by the server's own count
 MOST_REPEATS = 3
 
@@ -51,7 +54,8 @@ class Sampling:
     """One launch's warm-up and samples. `waiting(what)` is told what goes on, `note(text)` what the trial should keep.
 
     `digests` is the study's memory of what prompts a seed and a number of them stand for, filled and checked here.
-    `processes`: how many client processes a person wants; None leaves it to the measurement.
+    `processes`: how many client processes a person wants; None leaves it to the measurement. `guard` watches the machine
+    during each sample, `judge` says of what it saw which of it disturbed the sample.
     """
 
     def __init__(
@@ -64,8 +68,13 @@ class Sampling:
         waiting: Callable[[str], None],
         note: Callable[[str], None],
         processes: int | None = None,
+        *,
+        guard: Guard,
+        judge: Judge,
     ):
         self._client, self._server, self._workload, self._folder = client, server, workload, folder
+        self._guard, self._judge = guard, judge
+        self._tainted_repeats = 0
         self._digests, self._waiting, self._note = digests, waiting, note
         self._processes = processes
         self._most = most_processes(usable_cores(), workload)
@@ -80,6 +89,7 @@ class Sampling:
             waves.append(self._wave())
         if not ended.steady:
             self._note(f"the warm-up did not become steady: {ended.why}")
+        self._guard.warm()
         return ended
 
     def first_plan(self) -> SamplingPlan:
@@ -109,21 +119,40 @@ class Sampling:
             self._client.use_processes(plan.client_processes)
         for attempt in range(first_attempt, first_attempt + MOST_REPEATS + 1):
             sample = self._attempt(seed, attempt, now)
-            if not worth_repeating(sample, attempt - first_attempt):
-                return sample
+            if not worth_repeating(sample, attempt - first_attempt) or self._busy_all_the_time(sample):
+                return self._told(sample)
             self._note(f"seed {sample.seed} was {'not valid' if sample.problems else 'tainted'}: {_why(sample)}")
             if Invalid.JIT_COMPILED in sample.classes:
                 self._waiting("warm-up after a compilation")
                 self._wave()
+        return self._told(sample)
+
+    def _busy_all_the_time(self, sample: Sample) -> bool:
+        """Whether the repeats that a launch has for taints are used up."""
+        if sample.problems or not sample.taints:
+            return False
+        self._tainted_repeats += 1
+        return self._tainted_repeats > TAINTED_REPEATS_A_LAUNCH
+
+    def _told(self, sample: Sample) -> Sample:
+        """A sample that stays tainted counts, and is never silent about it."""
+        if sample.taints and not sample.problems:
+            self._note(f"seed {sample.seed} counts although it is tainted: {'; '.join(sample.taints)}")
         return sample
 
     def _attempt(self, seed: int, attempt: int, workload: Workload) -> Sample:
         used = seed + attempt * REPEAT_SEEDS_FROM
         self._waiting(f"measuring, seed {used}")
-        with self._window() as window:
+        with self._guard.watch() as watch, self._window() as window:
             sample = self._client.sample(self._server.base_url, self._server.served_name, workload, used, self._folder)
         self._server.check_alive()
-        sample = dataclasses.replace(sample, asked_seed=seed if attempt else None, running=window.running)
+        sample = dataclasses.replace(
+            sample,
+            asked_seed=seed if attempt else None,
+            running=window.running,
+            telemetry=watch.telemetry,
+            taints=self._judge(watch.telemetry),
+        )
         return with_problems(sample, (*seen_by_window(window, workload), *self._other_prompts(sample, workload)))
 
     def _other_prompts(self, sample: Sample, workload: Workload) -> list[Problem]:

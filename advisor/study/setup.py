@@ -13,6 +13,7 @@ from advisor.errors import InputError, LaunchesFailed
 from advisor.inspection.inspect_all import inspect_all
 from advisor.inspection.resolution import Resolution
 from advisor.journal import Study
+from advisor.measure import taints
 from advisor.measure.client import BenchClient
 from advisor.measure.plan import plan_of
 from advisor.measure.workload import check_fits
@@ -164,4 +165,5 @@ def runner(
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
         plan_of(study.trials), request.client_processes, request.objective,
+        reference=taints.reference(study.trials),
     )  # fmt: skip

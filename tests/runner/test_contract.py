@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from advisor.records import Candidate, Command, Outcome
+from advisor.errors import EnvironmentMismatch
+from advisor.launch.failure import LaunchFailed
+from advisor.records import Candidate, Command, Outcome, Trial, from_json, to_json
+from advisor.runner import real
 from advisor.runner.base import Job
 from advisor.runner.replay import ReplayRunner
 from tests.runner.fakes import fake_runner
@@ -71,6 +76,62 @@ def test_an_invalid_sample_is_repeated_once_with_other_prompts(tmp_path):
     )
     assert done.ok and [item.seed for item in done.samples] == [0, 1_000_001, 2]
     assert done.notes == ("seed 1 was not valid: the client was starved",)
+
+
+class Disturbed:
+    """Judges the first `times` samples to be tainted, and remembers what it was given."""
+
+    def __init__(self, times):
+        self.left, self.seen, self.references = times, [], []
+
+    def __call__(self, seen, reference):
+        self.seen.append(seen)
+        self.references.append(reference)
+        self.left -= 1
+        return ("the GPU was too hot",) if self.left >= 0 else ()
+
+
+def test_a_tainted_sample_is_repeated_with_other_prompts(tmp_path):
+    judge = Disturbed(times=2)
+    done = fake_runner(tmp_path, judge_machine=judge).run(Job(0, "baseline", Candidate(), (0, 1)))
+    assert done.ok and [item.seed for item in done.samples] == [2_000_000, 1]
+    assert [item.taints for item in done.samples] == [(), ()]
+    assert [note for note in done.notes if "tainted" in note] == [
+        "seed 0 was tainted: the GPU was too hot",
+        "seed 1000000 was tainted: the GPU was too hot",
+    ]
+    assert all(seen.polls >= 1 and seen.cores for seen in judge.seen)
+    assert done.samples[0].telemetry == judge.seen[2]
+
+
+def test_a_sample_that_stays_tainted_counts_and_says_so(tmp_path):
+    """A busy machine costs a launch three more samples, whatever the number of seeds, and every figure is marked."""
+    judge = Disturbed(times=99)
+    done = fake_runner(tmp_path, judge_machine=judge).run(Job(0, "baseline", Candidate(), (0, 1, 2, 3)))
+    assert done.ok and len(judge.seen) == 4 + 3
+    assert [item.taints for item in done.samples] == [("the GPU was too hot",)] * 4
+    assert sum("counts although it is tainted: the GPU was too hot" in note for note in done.notes) == 4
+    assert from_json(Trial, json.loads(json.dumps(to_json(done)))) == done
+
+
+def test_later_launches_are_compared_with_the_clean_baseline(tmp_path):
+    judge = Disturbed(times=1)
+    runner = fake_runner(tmp_path, judge_machine=judge)
+    baseline = runner.run(Job(0, "baseline", Candidate(), (0,)))
+    runner.run(Job(1, "search", WORKS, (0,)))
+    assert judge.references[:2] == [None, None]
+    assert judge.references[2] == baseline.samples[0].telemetry is not None
+
+
+def test_a_launch_that_the_surroundings_prevented_is_no_outcome(tmp_path, monkeypatch):
+    """A stranger on every port: the study ends, and the sampler hears nothing of it."""
+
+    def taken(self):
+        raise LaunchFailed(Outcome.FAILED_TO_START, "port 1 is in use by pid 2 (x)", log_path=self.log_path, retryable=True)
+
+    monkeypatch.setattr(real.Server, "__enter__", taken)
+    with pytest.raises(EnvironmentMismatch, match="no server can be started here: port 1 is in use by pid 2"):
+        fake_runner(tmp_path).run(Job(0, "search", WORKS, (0,)))
 
 
 def test_another_backend_than_requested_is_not_credited(tmp_path):
