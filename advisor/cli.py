@@ -95,7 +95,7 @@ def tune(
     client_processes: Annotated[
         int | None, typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1)
     ] = None,
-    confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict.", min=3)] = 3,
+    confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict, at least.", min=3)] = 3,
     engine_python: Annotated[
         str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
     ] = sys.executable,

@@ -22,17 +22,21 @@ _DECAY = 0.8  # each look gets this share of the error of the one before: most s
 
 @dataclass(frozen=True)
 class Looks:
-    """Looks after each round from the `first` to the `last`, at `finalists` arms beside the baseline."""
+    """Looks after each round from the `first` to the `end`, at `finalists` arms beside the baseline."""
 
     first: int
     last: int
     finalists: int = 1
 
+    @property
+    def end(self) -> int:
+        """A person may ask for more first rounds than are otherwise the most."""
+        return max(self.first, self.last)
+
     def tail(self, launches: int) -> float:
         """Error of one side, one finalist and the look after so many launches an arm."""
-        last = max(self.first, self.last)
-        shares = [_DECAY**step for step in range(last - self.first + 1)]
-        step = min(max(launches, self.first), last) - self.first
+        shares = [_DECAY**step for step in range(self.end - self.first + 1)]
+        step = min(max(launches, self.first), self.end) - self.first
         return ERROR * shares[step] / sum(shares) / self.finalists
 
 
@@ -51,12 +55,12 @@ def chance(found: Comparison, looks: Looks) -> float:
 
     It only decides when to give up, which cannot raise the error of `improved`; so a normal distribution is good enough.
     """
-    missing = looks.last - found.launches
+    missing = looks.end - found.launches
     if missing <= 0:
         return 0.0
-    end = Comparison(looks.last, found.gain, found.deviation, found.degrees + missing)
-    needed = max(math.log(1 + MIN_GAIN), end.half_width(looks.tail(looks.last)))
-    spread = found.deviation * math.sqrt(1 / found.launches - 1 / looks.last)
+    end = Comparison(looks.end, found.gain, found.deviation, found.degrees + missing)
+    needed = max(math.log(1 + MIN_GAIN), end.half_width(looks.tail(looks.end)))
+    spread = found.deviation * math.sqrt(1 / found.launches - 1 / looks.end)
     return 0.5 * math.erfc((needed - found.gain) / spread / math.sqrt(2))
 
 
@@ -100,7 +104,7 @@ def judge(found: Comparison, looks: Looks, ended: bool) -> Judgement:
         noise = f"{found.launch_deviation * 100:.1f}%"
         return Judgement(
             Decision.KEEP_DEFAULTS,
-            f"less than launches of the same settings differ by ({noise}), and up to {looks.last} launches are unlikely to show it",
+            f"less than launches of the same settings differ by ({noise}), and up to {looks.end} launches are unlikely to show it",
         )
     if not ended and not hopeless:
         return Judgement(None, "more launches may tell")
