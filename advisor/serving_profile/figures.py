@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -10,6 +11,7 @@ from advisor.records import Active, Candidate, Sample, Trial
 from advisor.serving_profile.schema import Figure, Running, Side
 from advisor.verdict.statistics import mean_interval
 
+_NOTES = 6
 _LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2el_ms"}
 _OTHER_NAMES = {"goodput": "goodput_requests_s", "max_concurrency": "load", "max_rate": "load"}
 _RUNNING = (
@@ -104,6 +106,14 @@ def _prefix_hits(launches: Sequence[Trial]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
+def _notes(launches: Sequence[Trial], clean: Callable[[str], str]) -> list[str]:
+    """Notes of all launches, those that differ in numbers only once, at most six: the journal has them all."""
+    found: dict[str, str] = {}
+    for note in (clean(note) for trial in launches for note in trial.notes):
+        found.setdefault(re.sub(r"\d+", "#", note), note)
+    return list(found.values())[:_NOTES]
+
+
 def running(launches: Sequence[Trial], clean: Callable[[str], str]) -> Running | None:
     """What the first launch states, and what differed in another launch. `clean` is applied to log lines and notes."""
     if not launches:
@@ -113,7 +123,7 @@ def running(launches: Sequence[Trial], clean: Callable[[str], str]) -> Running |
     return Running(
         **{name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()},
         decode_modes=next((dict(t.active.decode_modes) for t in launches if t.active.decode_modes), None),
-        notes=list(dict.fromkeys(clean(note) for trial in launches for note in trial.notes)) or None,
+        notes=_notes(launches, clean) or None,
         rewrites=[clean(line) for line in first.rewrites] or None,
         varies=[n for n, value in shown.items() if any(getattr(other, n) != value for other in others)] or None,
     )
