@@ -30,8 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # PYTHONSAFEPATH leave
 
 import fake_log
 import fake_settings
+import fake_text
 
 FAULTS = {
+    **fake_text.FAULTS,
     **dict.fromkeys(fake_log.FAILURES, "the start fails in this way, with vLLM's words"),
     "failed_but_alive": "the engine fails, but the API server does not leave",
     "bad_option": "argparse refuses an option: exit code 2",
@@ -54,6 +56,7 @@ FAULTS = {
 }
 FAULT, _, _number = os.environ.get("FAKE_FAULT", "").partition(":")
 NUMBER = int(_number) if _number else None
+TEXT = fake_text.Text(FAULT)
 SCALE = float(os.environ.get("FAKE_TIME_SCALE", "1"))
 BLOCK = 16  # tokens of a block of the prefix cache
 WORDS = ("red", "green", "blue", "grey")
@@ -130,7 +133,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path != "/v1/completions":
+        if self.path == "/tokenize":
+            tokens = TEXT.tokenise(body["prompt"])
+            self.reply_json({"count": len(tokens), "max_model_len": fake_text.MAX_LENGTH, "tokens": tokens})
+        elif self.path != "/v1/completions":
             self.reply_json({"error": {"message": "Not Found", "code": 404}}, 404)
         elif body.get("model") != self.engine.name and FAULT != "wrong_name":
             self.reply_json({"error": {"message": f"The model `{body.get('model')}` does not exist."}}, 404)
@@ -155,9 +161,22 @@ class Handler(BaseHTTPRequestHandler):
                 self.stream(tokens, usage, bool((body.get("stream_options") or {}).get("include_usage")))
             else:
                 time.sleep(tokens * self.engine.token_s())
+                if body.get("logprobs") or body.get("prompt_logprobs"):
+                    self.reply_text(body, usage)
+                    return
                 self.reply_json(self.chunk(" ".join(WORDS[i % 4] for i in range(tokens)), "length") | {"usage": usage})
         finally:
             self.engine.done(tokens)
+
+    def reply_text(self, body: dict, usage: dict) -> None:
+        status, choice = TEXT.answer(body, self.engine.running)
+        if status != 200:
+            self.reply_json(choice, status)
+            return
+        written = len((choice["logprobs"] or {"tokens": [0]})["tokens"])
+        self.reply_json(
+            self.chunk("", None) | {"choices": [{"index": 0, **choice}], "usage": usage | {"completion_tokens": written}}
+        )
 
     def stream(self, tokens: int, usage: dict, with_usage: bool) -> None:
         self.send_response(200)
