@@ -24,6 +24,7 @@ from advisor.study import setup
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.launches import Launches, how_to_continue, search_goes_on
 from advisor.verdict.confirm import confirm
+from advisor.verdict.goals import with_goals
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,18 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, launch: Lau
     objective, budget = request.objective, request.budget
     try:
         progress.stage("baseline: what is served today")
-        launch.baseline()
+        for note in setup.goal_notes(request, launch.baseline()):
+            progress.note(note)
         if search_goes_on(budget, study.trials):
             progress.stage("search")
             sampler = Sampler(space, objective, request.seed)
             reason = search(lambda candidate: launch("search", candidate), sampler, budget, objective, launch.done)
             progress.note(f"search ended: {reason}")
         progress.stage("verdict: fresh launches of the default and the finalists")
-        return confirm(
+        verdict = confirm(
             lambda candidate, number: launch("confirm", candidate, number), launch.done, objective, budget
         )
+        return with_goals(verdict, launch.done(), objective, request.workload, budget.confirm_rounds)
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None
 

@@ -54,7 +54,10 @@ def launches(trials: Sequence[Trial], elapsed_s: float) -> str:
 
 def headline(verdict: Verdict) -> str:
     """What was gained, with its uncertainty, in one line."""
-    if verdict.decision is Decision.IMPROVED and verdict.ratio:
+    improved = verdict.decision is Decision.IMPROVED
+    if improved and (verdict.others or verdict.ratio is None or verdict.ratio.low <= 1):
+        return f"improved: {verdict.reason}"  # by another objective, or by meeting the SLO: the reason names all figures
+    if improved and verdict.ratio:
         return (
             f"improved: {verdict.winner.label} gives {percent(verdict.ratio.value)} {unit(verdict.objective)} over the default "
             f"(95% interval {percent(verdict.ratio.low)} to {percent(verdict.ratio.high)}, "

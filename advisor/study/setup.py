@@ -15,13 +15,16 @@ from advisor.inspection.resolution import Resolution
 from advisor.journal import Study
 from advisor.measure import taints
 from advisor.measure.client import BenchClient
+from advisor.measure.load_search import told
 from advisor.measure.plan import plan_of
+from advisor.measure.saturation import load_note
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
-from advisor.records import Candidate, Facts
+from advisor.records import Candidate, Facts, Trial
 from advisor.request import TuneRequest
 from advisor.runner.real import RealRunner
 from advisor.search.sampler import StorageMirror
+from advisor.search.scores import slo_breaches
 from advisor.serving_profile.store import check_writable, file_name, profile_path
 from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings
 from advisor.space.spec import SpaceSpec, load_space
@@ -156,6 +159,19 @@ def client(request: TuneRequest, facts: Facts, study: Study) -> BenchClient:
         log=study.folder / "bench.log",
         slo=request.objective.slo,
     )
+
+
+def goal_notes(request: TuneRequest, baseline: Trial) -> list[str]:
+    """What the baseline tells of objective, SLO and load before anything is searched."""
+    goal = request.objective
+    notes = [note] if (note := load_note(baseline.samples, request.workload, goal)) else []
+    if goal.find_load and baseline.loads:
+        notes.append(told(baseline.loads, goal.find_load))
+    notes += [f"the default breaks the SLO: {breach}" for breach in slo_breaches(baseline, goal)]
+    if goal.slo and not goal.constrained:
+        share = sum(sample.slo_share or 0.0 for sample in baseline.samples) / max(1, len(baseline.samples))
+        notes.append(f"{share:.1%} of the default's requests are within the SLO")
+    return notes
 
 
 def runner(

@@ -1,0 +1,170 @@
+"""The verdict with several objectives, an SLO, or a load below saturation."""
+
+import dataclasses
+import random
+
+import pytest
+
+from advisor.records import Candidate, Decision, Objective, SloLimit, Workload
+from advisor.verdict.decide import decide
+from advisor.verdict.goals import with_goals
+from tests.study_help import trial
+
+SLO = (SloLimit("ttft_ms", 500, 0.99),)
+CHAT = Workload("chat", 100, 10, 64, concurrency=8)
+RATE = Workload("rated", 100, 10, 64, rate=4.0)
+TWO = Objective("output_tok_s", ("ttft_ms.p99",))
+LIMITED = Objective(slo=SLO)
+X = Candidate({"--a": 1})
+
+
+def launch(number, settings, tok_s, ttft_ms=100.0, within=1.0, phase="search", round=None, in_flight=()):
+    made = trial(number, settings, tok_s, phase=phase, round=round)
+    samples = [
+        dataclasses.replace(
+            item, ttft_ms={"mean": ttft_ms, "p50": ttft_ms, "p90": ttft_ms, "p99": ttft_ms}, slo_within={SLO[0].label: within},
+            slo_share=within, goodput_requests_s=within * 6.4, in_flight=in_flight,
+        )
+        for item in made.samples
+    ]  # fmt: skip
+    return dataclasses.replace(made, samples=tuple(samples))
+
+
+def study(tok_s, ttft_ms=100.0, within=1.0, default_within=1.0, rounds=3, jitter=0.002, seed=0, **default):
+    """Search and fresh launches of the default (100 tok/s, 100 ms) and one candidate, with little noise."""
+    rng = random.Random(seed)
+    base = {"ttft_ms": 100.0, "within": default_within, **default}
+    trials = [
+        launch(0, {}, 100.0, phase="baseline", **base),
+        launch(1, X.settings, tok_s, ttft_ms, within),
+    ]
+    for number in range(rounds):
+        noisy = [rng.gauss(1, jitter) for _ in range(4)]
+        trials.append(
+            launch(
+                10 + number, {}, 100 * noisy[0], phase="confirm", round=number, **{**base, "ttft_ms": 100 * noisy[1]}
+            )
+        )
+        trials.append(launch(20 + number, X.settings, tok_s * noisy[2], ttft_ms * noisy[3], within, "confirm", number))
+    return trials
+
+
+def verdict_of(trials, objective, workload=CHAT):
+    return with_goals(decide(trials, objective), trials, objective, workload)
+
+
+# ---------------------------------------------------------------- several objectives
+
+
+def test_a_gain_that_costs_another_objective_is_a_trade():
+    verdict = verdict_of(study(130.0, ttft_ms=150.0), TWO)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and verdict.winner == Candidate()
+    assert "+30" in verdict.reason and "ttft_ms.p99 -33" in verdict.reason and "a trade" in verdict.reason
+    assert {p.candidate.label: p.recommended for p in verdict.front} == {"--a=1": False, "default": True}
+    assert "loses in another" in next(p.why for p in verdict.front if p.recommended)
+
+
+def test_a_gain_without_a_loss_is_improved_and_both_are_told():
+    verdict = verdict_of(study(130.0, ttft_ms=100.0), TWO)
+    assert verdict.decision is Decision.IMPROVED and verdict.winner == X
+    assert "ttft_ms.p99" in verdict.reason and "not beyond the noise" in verdict.reason
+    assert [p.recommended for p in verdict.front if p.candidate == X] == [True]
+
+
+def test_a_gain_in_the_second_objective_alone_is_improved():
+    verdict = verdict_of(study(100.0, ttft_ms=60.0), TWO)
+    assert verdict.decision is Decision.IMPROVED and verdict.winner == X
+    assert "ttft_ms.p99 +6" in verdict.reason and "without a loss in the first objective" in verdict.reason
+
+
+def test_a_gain_in_the_second_that_costs_the_first_is_not():
+    verdict = verdict_of(study(90.0, ttft_ms=60.0), TWO)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "ttft_ms.p99 +6" in verdict.reason
+
+
+def test_no_gain_at_all_keeps_the_defaults():
+    verdict = verdict_of(study(100.0), TWO)
+    assert verdict.decision is Decision.KEEP_DEFAULTS
+    assert [p.candidate.is_baseline for p in verdict.front if p.recommended] == [True]
+
+
+def test_a_search_gain_that_fresh_launches_do_not_show_is_not_recommended():
+    trials = study(100.0)
+    trials[1] = launch(1, X.settings, 130.0)
+    verdict = verdict_of(trials, TWO)
+    assert verdict.decision is Decision.KEEP_DEFAULTS
+    assert [p.why for p in verdict.front if p.recommended] == ["fresh launches did not show that --a=1 is better"]
+
+
+def test_one_objective_is_left_alone():
+    trials = study(130.0)
+    assert verdict_of(trials, Objective()) == decide(trials, Objective())
+
+
+@pytest.mark.parametrize("metrics", [("ttft_ms.p99",), ("ttft_ms.p99", "tpot_ms.p50")])
+def test_equal_arms_are_rarely_called_improved(metrics):
+    objective, wrong, runs = Objective("output_tok_s", metrics), 0, 400
+    for seed in range(runs):
+        wrong += verdict_of(study(100.0, jitter=0.03, seed=seed), objective).decision is Decision.IMPROVED
+    assert wrong / runs <= 0.05
+
+
+# ---------------------------------------------------------------- the SLO
+
+
+def test_the_default_that_breaks_the_slo_loses_to_what_meets_it():
+    verdict = verdict_of(study(97.0, default_within=0.9), LIMITED)
+    assert verdict.decision is Decision.IMPROVED and verdict.winner == X
+    assert "meets the SLO in all of 3 fresh launches" in verdict.reason and "output_tok_s -2" in verdict.reason
+    assert "the default breaks the SLO in 3 of 3" in verdict.reason and "90.0% of the requests" in verdict.reason
+
+
+def test_a_faster_one_says_that_the_default_breaks_the_slo():
+    verdict = verdict_of(study(130.0, default_within=0.9), LIMITED)
+    assert verdict.decision is Decision.IMPROVED and "the default breaks the SLO in 3 of 3" in verdict.reason
+
+
+def test_one_breach_of_the_default_is_said_and_decides_nothing():
+    trials = study(97.0)
+    trials[2] = launch(10, {}, 100.0, within=0.9, phase="confirm", round=0)
+    verdict = verdict_of(trials, LIMITED)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "the default breaks the SLO in 1 of 3" in verdict.reason
+
+
+def test_a_challenger_that_breaks_the_slo_afresh_cannot_win():
+    trials = study(130.0)
+    trials[-1] = launch(22, X.settings, 130.0, within=0.9, phase="confirm", round=2)
+    verdict = verdict_of(trials, LIMITED)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "SLO" in verdict.reason
+
+
+def test_no_candidate_within_the_slo_names_the_nearest():
+    trials = [
+        launch(0, {}, 100.0, within=0.5, phase="baseline"),
+        launch(1, {"--a": 1}, 200.0, within=0.6),
+        launch(2, {"--a": 2}, 150.0, within=0.9),
+    ]
+    verdict = verdict_of(trials, LIMITED)
+    assert verdict.decision is Decision.KEEP_DEFAULTS
+    assert (
+        "2 candidates were measured and none meets the SLO; the nearest, --a=2: ttft_p99<500ms: 90.0%" in verdict.reason
+    )
+    assert "the default breaks the SLO (ttft_p99<500ms: 50.0%" in verdict.reason
+
+
+def test_goodput_needs_no_constraint():
+    goodput = Objective("goodput", slo=SLO)
+    verdict = verdict_of(study(100.0, within=0.9, default_within=0.6), goodput)
+    assert verdict.decision is Decision.IMPROVED and verdict.ratio.value == pytest.approx(1.5)
+
+
+# ---------------------------------------------------------------- load
+
+
+def test_below_saturation_is_the_reason_for_no_gain():
+    calm = (2.0, 2.1, 1.9, 2.0)
+    verdict = verdict_of(study(100.0, in_flight=calm), Objective(), RATE)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "below saturation" in verdict.reason
+    growing = verdict_of(study(100.0, in_flight=(2.0, 8.0, 14.0, 20.0)), Objective(), RATE)
+    assert "below saturation" not in growing.reason
+    assert "below saturation" not in verdict_of(study(100.0), Objective()).reason
