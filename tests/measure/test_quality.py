@@ -36,7 +36,10 @@ def run(words: str, folder: Path, timeout_s: float = 20.0) -> QualityScore:
 
 
 def test_it_is_told_where_the_server_is_and_its_last_number_is_the_score(script, tmp_path):
-    path = script('print("asking", os.environ["ADVISOR_BASE_URL"], os.environ["ADVISOR_MODEL"], sys.argv[1])\nprint("accuracy: 0.918")')
+    path = script(
+        'print("asking", os.environ["ADVISOR_BASE_URL"], os.environ["ADVISOR_MODEL"], sys.argv[1])\n'
+        'print("accuracy: 0.918")'
+    )
     result = run(f"{path} 'two words'", tmp_path)
     assert (result.score, result.exit_code, result.problem) == (0.918, 0, "")
     assert (tmp_path / "launch" / STDOUT).read_text().startswith(f"asking {URL}/v1 {NAME} two words")
