@@ -96,6 +96,19 @@ def tune(
         int | None, typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1)
     ] = None,
     confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict, at least.", min=3)] = 3,
+    quality_command: Annotated[
+        str | None,
+        typer.Option(
+            help="Your own evaluation, run against baseline and winner (ADVISOR_BASE_URL, ADVISOR_MODEL): exit code 0 and a "
+            "number, more is better."
+        ),
+    ] = None,
+    quality_tolerance: Annotated[
+        float, typer.Option(help="Share of the baseline's score that the winner may lack.", min=0, max=1)
+    ] = 0.01,
+    quality_timeout: Annotated[
+        float, typer.Option(help="Seconds that one run of --quality-command may take.", min=1)
+    ] = 1800,
     engine_python: Annotated[
         str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
     ] = sys.executable,
@@ -134,6 +147,7 @@ def tune(
         budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
         engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed,
+        quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))

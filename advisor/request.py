@@ -11,12 +11,14 @@ from advisor.engine.options import parse_options, split_serve_args
 from advisor.errors import InputError
 from advisor.inspection.gpu_names import slug_of
 from advisor.launch.readiness import LaunchLimits
+from advisor.measure.quality import TIMEOUT_S, parse_command
 from advisor.measure.workload import load_workload
 from advisor.records import Objective, Workload
 from advisor.search.budget import Budget
 from advisor.search.goal import check_load, parse_goal
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.units import parse_duration_s
+from advisor.verdict.quality import TOLERANCE
 
 # The launch chooses these itself; a person's own value would make the server unreachable for the measurement.
 _OURS = ("--host", "--port", "--served-model-name", "--uds", "--api-key", "--config", "--model")
@@ -43,6 +45,9 @@ class TuneRequest:
     samples: int = 2  # seeds that a launch is measured with
     client_processes: int | None = None  # that send the load together; None: as many as the baseline shows to be needed
     limits: LaunchLimits = LaunchLimits()
+    quality_command: tuple[str, ...] = ()  # a person's own evaluation, run against baseline and winner
+    quality_tolerance: float = TOLERANCE  # share of the baseline's score that the winner may lack
+    quality_timeout_s: float = TIMEOUT_S
 
 
 def request_from_words(
@@ -60,6 +65,7 @@ def request_from_words(
     objective: str | None,
     slo: str | None = None,
     find_load: str | None = None,
+    quality_command: str | None = None,
     **rest: Any,
 ) -> TuneRequest:
     """Raises InputError for the first word that is wrong, before anything is inspected or started."""
@@ -77,6 +83,7 @@ def request_from_words(
         objective=goal,
         serve_args=tokens,
         serve_env=parse_env(env),
+        quality_command=parse_command(quality_command) if quality_command is not None else (),
         **rest,
     )
 

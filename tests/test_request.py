@@ -35,6 +35,12 @@ def test_a_whole_request():
     assert request.budget.total_s == 1800 and request.space.name == "cpu"
 
 
+def test_a_quality_command_is_split_into_words_and_found():
+    request = request_from_words(**{**WORDS, "quality_command": "sh -c 'exit 0'"})
+    assert request.quality_command[0].endswith("/sh") and request.quality_command[1:] == ("-c", "exit 0")
+    assert request_from_words(**WORDS).quality_command == ()
+
+
 @pytest.mark.parametrize(
     ("change", "part"),
     [
@@ -52,6 +58,8 @@ def test_a_whole_request():
         ({"serve_args": "--port 80 --host x"}, "--port, --host"),
         ({"serve_args": "model"}, "'model' at word 1"),
         ({"overrides": {"concurrency": 0}}, "concurrency"),
+        ({"quality_command": "./not-there.sh 3"}, "--quality-command: ./not-there.sh"),
+        ({"quality_command": ""}, "--quality-command is empty"),
     ],
 )
 def test_mistakes(change, part):
