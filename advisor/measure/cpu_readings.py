@@ -23,11 +23,12 @@ LEAST_NAMED_CORES = 0.02
 
 @dataclass(frozen=True)
 class Process:
-    """One line of /proc/PID/stat. ticks: of itself and of its children that have ended."""
+    """One line of /proc/PID/stat."""
 
     parent: int
     name: str
-    ticks: int
+    ticks: int  # of itself
+    ended_ticks: int = 0  # of its children that have ended
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def read_process(line: str) -> Process:
     """From /proc/PID/stat (proc_pid_stat(5)): after the name in brackets come state, parent, and at 12 to 15 the times."""
     head, _, rest = line.rpartition(")")
     fields = rest.split()
-    return Process(int(fields[1]), head.partition("(")[2], sum(int(ticks) for ticks in fields[11:15]))
+    user, system, ended_user, ended_system = (int(ticks) for ticks in fields[11:15])
+    return Process(int(fields[1]), head.partition("(")[2], user + system, ended_user + ended_system)
 
 
 def family(known: Mapping[int, Process], root: int) -> set[int]:
@@ -126,8 +128,11 @@ def family(known: Mapping[int, Process], root: int) -> set[int]:
 
 def used_ticks(before: Mapping[int, Process], after: Mapping[int, Process], ours: set[int]) -> int:
     """What ours used. One that ended in between is in its parent's count, less what it had used before."""
-    total = sum(after[pid].ticks for pid in ours if pid in after) - sum(before[pid].ticks for pid in ours if pid in before)
-    return max(0, total)
+
+    def total(known: Mapping[int, Process]) -> int:
+        return sum(known[pid].ticks + known[pid].ended_ticks for pid in ours if pid in known)
+
+    return max(0, total(after) - total(before))
 
 
 def busiest(
