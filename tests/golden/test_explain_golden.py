@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli import app
+from advisor.inspection import serve_command
 
 ROOT = Path(__file__).parent / "explain"
 CASES = sorted(path.parent for path in ROOT.glob("*/expected.json"))
@@ -88,6 +89,7 @@ def test_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read(folder / "expected.json")
     monkeypatch.chdir(folder)  # a command may name a file beside it
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(serve_command, "installed_version", lambda python: None)
     result = CliRunner().invoke(app, [*arguments(folder)], catch_exceptions=True)
     assert result.exit_code in (0, 1), f"{result.output}{result.exception!r}"
     answer = json.loads(result.stdout)
