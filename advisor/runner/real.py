@@ -22,6 +22,7 @@ from advisor.measure import taints
 from advisor.measure.load_search import find_load
 from advisor.measure.metrics_page import keep_page, kept_page
 from advisor.measure.plan import planned
+from advisor.measure.probe import probe
 from advisor.measure.telemetry import Guard
 from advisor.measure.validity import first_problem
 from advisor.records import (
@@ -117,8 +118,17 @@ class RealRunner:
                 self._measure(sampling, launch)
             launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
             keep_page(server.base_url, launch.folder)
+            self._ask_fixed_prompts(server, launch)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
+
+    def _ask_fixed_prompts(self, server: Server, launch: _Launch) -> None:
+        """What the output gate is judged by; after the samples, which it must not change, and only where they count."""
+        if any(sample.problems for sample in launch.samples):
+            return
+        self._waiting("fixed prompts", 0.0)
+        launch.answers = probe(server.base_url, server.served_name, self._facts.model, launch.folder)
+        server.check_alive()
 
     def _sampling(self, server: Server, launch: _Launch, guard: Guard) -> Sampling:
         processes = self._plan.client_processes if self._plan else self._client_processes or 1
@@ -199,6 +209,7 @@ class _Launch:
         self.warm_up: WarmUp | None = None
         self.plan: SamplingPlan | None = None
         self.loads: tuple[LoadPoint, ...] = ()
+        self.answers: Path | None = None
         self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
         self.active = Active()
@@ -244,6 +255,7 @@ class _Launch:
             warm_up=self.warm_up,
             plan=self.plan,
             loads=self.loads,
+            answers=str(self.answers.relative_to(root)) if self.answers else None,
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),
