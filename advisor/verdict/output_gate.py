@@ -107,16 +107,17 @@ def judge_baseline(baseline: Sequence[Answers], random_weights: bool = False) ->
 def gated(trial: Trial, trials: Sequence[Trial], root: Path, random_weights: bool = False) -> Trial:
     """The trial with its judgement, before it goes into the journal. `trials`: all so far; `root`: the study's folder.
 
-    An OK trial whose answers fail becomes wrong_output. One that was credited to another candidate is judged all the same.
+    An OK trial whose answers fail becomes wrong_output, and so does one whose figure would count for another candidate.
+    Other outcomes have their reason already.
     """
-    answers = read_of(trial, root)
+    answers = read_of(trial, root) if trial.outcome in (Outcome.OK, Outcome.NOT_AS_REQUESTED) else None
     if answers is None:
         return trial
     if trial.candidate.is_baseline:
         result = judge_baseline([*baseline_answers(trials, root), answers], random_weights)
     else:
         result = compare(baseline_answers(trials, root), answers, random_weights)
-        if result.passed is False and trial.outcome in (Outcome.OK, Outcome.NOT_AS_REQUESTED):
+        if result.passed is False:
             trial = dataclasses.replace(trial, outcome=Outcome.WRONG_OUTPUT, reason=result.reason, credited_to=None)
     return dataclasses.replace(trial, gate=result)
 
