@@ -1,7 +1,9 @@
 """Service level objectives: the words, which requests comply, and whether a load is below saturation."""
 
 import dataclasses
+import json
 import random
+import subprocess
 
 import pytest
 
@@ -118,8 +120,6 @@ def test_goodput_is_vllms_own(tmp_path):
 
 def test_a_result_file_is_read_with_the_slo(tmp_path):
     path = tmp_path / "r.json"
-    import json
-
     path.write_text(json.dumps(made()))
     assert read_sample(path, WORKLOAD, 0, None, slo=parse_slo("ttft<1s")).slo_share == 1
     assert read_sample(path, WORKLOAD, 0, None).slo_share is None
@@ -173,3 +173,35 @@ def test_a_closed_loop_is_called_one():
     assert sample.in_flight == ()
     assert load_note([sample], WORKLOAD, Objective()).startswith("2 requests are always in flight")
     assert load_note([sample], WORKLOAD, Objective("tpot_ms.p50")) is None
+
+
+# ---------------------------------------------------------------- vLLM's own count
+
+VLLM_GOODPUT = """
+import json, sys
+from vllm.benchmarks.lib.endpoint_request_func import RequestFuncOutput
+from vllm.benchmarks.serve import calculate_metrics, check_goodput_args
+
+raw, words = json.load(sys.stdin)
+rows = zip(raw["errors"], raw["output_lens"], raw["ttfts"], raw["itls"], raw["latencies"])
+outputs = [
+    RequestFuncOutput(success=not error, output_tokens=tokens, ttft=ttft, itl=gaps, latency=latency, prompt_len=64)
+    for error, tokens, ttft, gaps, latency in rows
+]
+limits = check_goodput_args(type("Args", (), {"goodput": words}))
+metrics, _ = calculate_metrics([], outputs, raw["duration"], None, [99.0], limits)
+print("goodput", metrics.request_goodput)
+"""
+
+
+@pytest.mark.engine
+def test_the_installed_vllm_counts_the_same_goodput(engine_python):
+    words = ["ttft:90", "tpot:9.2", "e2el:400"]
+    raw = recorded("closed_loop")
+    done = subprocess.run(
+        [engine_python, "-c", VLLM_GOODPUT], input=json.dumps([raw, words]), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    theirs = float(done.stdout.split("goodput")[-1])
+    sample, _ = judged(raw, ",".join(words))
+    assert 0 < theirs < raw["request_throughput"] and sample.goodput_requests_s == pytest.approx(theirs)
