@@ -2,7 +2,9 @@
 
 import dataclasses
 
-from advisor.records import Candidate, Command, Decision, Interval, Objective, Outcome, Rejection, Verdict
+import pytest
+
+from advisor.records import Candidate, Command, Compared, Decision, Interval, Objective, Outcome, Rejection, Verdict
 from advisor.report.plan import plan_lines
 from advisor.report.summary import headline, launches, unit
 from advisor.report.terminal import Lines, trial_line
@@ -93,6 +95,33 @@ def test_headlines():
     assert headline(Verdict(Decision.KEEP_DEFAULTS, "why", "x", Candidate())) == "keep-defaults: why"
     assert "keep the defaults for now: why" in headline(Verdict(Decision.INCONCLUSIVE, "why", "x", Candidate()))
     assert unit("e2el_ms.mean") == "ms E2EL mean"
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("goodput", "requests/s within the SLO"),
+        ("start_s", "s to start"),
+        ("max_concurrency", "requests in flight within the SLO"),
+        ("max_rate", "requests/s arriving within the SLO"),
+        ("itl_ms.p90", "ms ITL p90"),
+    ],
+)
+def test_units(metric, words):
+    assert unit(metric) == words
+
+
+def test_an_improvement_by_more_than_the_first_figure_is_told_by_its_reason():
+    candidate = Candidate({"--a": 1})
+    by_slo = Verdict(
+        Decision.IMPROVED, "meets the SLO", "output_tok_s", candidate, candidate, Interval(0.97, 0.96, 0.98)
+    )
+    assert headline(by_slo) == "improved: meets the SLO"
+    both = Verdict(
+        Decision.IMPROVED, "gave both", "output_tok_s", candidate, candidate, Interval(1.2, 1.1, 1.3),
+        others=(Compared("ttft_ms.p99", "same", Interval(1.0, 0.9, 1.1)),),
+    )  # fmt: skip
+    assert headline(both) == "improved: gave both"
 
 
 def test_a_launch_that_a_person_stopped_is_no_failure():
