@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.report.summary import unit
-from advisor.search.scores import better_by, evidence
+from advisor.search.scores import better_by, evidence, slo_breaches
 from advisor.search.scores import score as score_of
 from advisor.units import duration, number, percent
 
@@ -63,13 +63,15 @@ class Lines:
         self.baseline = baseline
         seen = evidence(trial)
         counted = score if seen is trial else score_of(seen, self._objective)
-        if counted is not None and trial.phase != "confirm" and self._is_best(counted):
+        if counted is not None and trial.phase != "confirm" and self._is_best(seen, counted):
             self.best = (counted, seen.candidate.label)
         self._write(trial_line(trial, score, baseline, self._objective))
         for note in trial.notes[:_NOTES]:
             self._write(f"       note: {note}")
 
-    def _is_best(self, score: float) -> bool:
+    def _is_best(self, trial: Trial, score: float) -> bool:
+        if slo_breaches(trial, self._objective):
+            return False  # it cannot win
         return self.best is None or better_by(score, self.best[0], self._objective) > 1
 
     def status(self) -> list[str]:
@@ -111,7 +113,12 @@ def trial_line(trial: Trial, score: float | None, baseline: float | None, object
 
 def _figure(trial: Trial, score: float, baseline: float | None, objective: Objective) -> str:
     gain = f" {percent(better_by(score, baseline, objective))}" if baseline and not trial.candidate.is_baseline else ""
-    return f"{number(score)} {unit(objective.metric)}{gain}"
+    others = [(score_of(trial, one), one.metric) for one in objective.each[1:]]
+    figures = [f"{number(value)} {unit(metric)}" for value, metric in others if value is not None]
+    broken = slo_breaches(trial, objective)
+    return ", ".join([f"{number(score)} {unit(objective.metric)}{gain}", *figures]) + (
+        f" (breaks the SLO: {broken[0]})" if broken else ""
+    )
 
 
 def _counted_for(trial: Trial, baseline: float | None, objective: Objective) -> str:

@@ -4,7 +4,18 @@ import dataclasses
 
 import pytest
 
-from advisor.records import Candidate, Command, Compared, Decision, Interval, Objective, Outcome, Rejection, Verdict
+from advisor.records import (
+    Candidate,
+    Command,
+    Compared,
+    Decision,
+    Interval,
+    Objective,
+    Outcome,
+    Rejection,
+    SloLimit,
+    Verdict,
+)
 from advisor.report.plan import plan_lines
 from advisor.report.summary import headline, launches, unit
 from advisor.report.terminal import Lines, trial_line
@@ -138,3 +149,20 @@ def test_plan_tells_commands_and_reasons():
         "dropped   2  why",
         "dropped   1  other",
     ]
+
+
+def test_what_breaks_the_slo_says_so_and_is_not_the_best_so_far():
+    objective = Objective("output_tok_s", ("tpot_ms.p50",), (SloLimit("ttft_ms", 500, 0.99),))
+
+    def launch(number, settings, tok_s, within):
+        made = trial(number, settings, tok_s)
+        samples = [dataclasses.replace(item, slo_within={"ttft_p99<500ms": within}) for item in made.samples]
+        return dataclasses.replace(made, samples=tuple(samples))
+
+    told = []
+    lines = Lines(told.append, objective, 600)
+    lines.trial_ended(launch(1, {"--a": 1}, 200.0, 0.9), 200.0, 100.0)
+    assert lines.best is None and "(breaks the SLO: ttft_p99<500ms: 90.0% of the requests are within 500 ms)" in told[0]
+    assert "200.0 output tok/s +100.0%, 10.00 ms TPOT p50" in told[0]
+    lines.trial_ended(launch(2, {"--a": 2}, 110.0, 1.0), 110.0, 100.0)
+    assert lines.best == (110.0, "--a=2") and "breaks" not in told[1]
