@@ -27,7 +27,7 @@ BLIND_NOISE = 0.5  # baseline against itself: from here on rounding hides what t
 UNSTABLE = (
     0.5  # baseline against itself, in units of all that its log-probabilities vary: its own output depends on chance
 )
-RESOLUTION = 2.0**-22  # of a log-probability in float32, relative: two units in the last place
+RESOLUTION = 2.0**-20  # the least spread, as a share of a log-probability's size: about ten of float32's steps
 ODD_SHARE = 0.25  # more degenerate answers than the baseline has, as a share of the answers
 LEAST_AGREEMENT = 0.3  # of the baseline's own agreement; judged only where there are no log-probabilities
 REFUSED = range(400, 500)  # HTTP: the question is not supported, which says nothing about answers
@@ -238,19 +238,21 @@ def _noise(baseline: Sequence[Answers]) -> dict[str, float]:
     """The worst reply's distance of baseline from baseline: other launches, and other modes of the same launch."""
     scale, found = _scales(baseline), {}
     for name, kind in _kinds(baseline):
-        if gaps := _own_gaps(baseline, kind):
-            found[name] = _ratio(max(gaps), scale[name])
+        if groups := _own_gaps(baseline, kind):
+            found[name] = _ratio(max(max(gaps) for gaps in groups), scale[name])
     return found
 
 
 def _instability(baseline: Sequence[Answers]) -> dict[str, float]:
-    """Mean distance of baseline from baseline, in units of all that its log-probabilities vary."""
+    """Distance of the two launches, or two modes of one, that are furthest apart, in units of all that the values vary."""
     whole = {
         "decode": _mean([forced_spread(answers).overall for answers in baseline]),
         "prefill": _mean([prompt_spread(answers) for answers in baseline]),
     }
     return {
-        name: _ratio(_mean(gaps), whole[name]) for name, kind in _kinds(baseline) if (gaps := _own_gaps(baseline, kind))
+        name: _ratio(max(_mean(gaps) for gaps in groups), whole[name])
+        for name, kind in _kinds(baseline)
+        if (groups := _own_gaps(baseline, kind))
     }
 
 
@@ -263,10 +265,11 @@ def _kinds(baseline: Sequence[Answers]) -> list[tuple[str, str]]:
     ]
 
 
-def _own_gaps(baseline: Sequence[Answers], kind: str) -> list[float]:
+def _own_gaps(baseline: Sequence[Answers], kind: str) -> list[list[float]]:
+    """The differences of each two launches of the baseline, and of the modes of each launch."""
     launches = [differences(pairs(one, other, kind)) for one, other in itertools.combinations(baseline, 2)]
     modes = [differences(pairs(answers, answers, kind, same_mode=False)) for answers in baseline]
-    return _finite([gap for gaps in (*launches, *modes) for gap in gaps])
+    return [gaps for group in (*launches, *modes) if (gaps := _finite(group))]
 
 
 def _scales(baseline: Sequence[Answers]) -> dict[str, float]:
@@ -275,7 +278,7 @@ def _scales(baseline: Sequence[Answers]) -> dict[str, float]:
     Never below what float32 can tell apart at that size: with random weights all log-probabilities are nearly equal.
     """
     forced = [forced_spread(answers) for answers in baseline]
-    least = RESOLUTION * _mean([_size(answers) for answers in baseline])
+    least = RESOLUTION * max(1.0, _mean([_size(answers) for answers in baseline]))
     return {
         "decode": max(_mean([spread.context or spread.overall for spread in forced]), least),
         "prefill": max(_mean([prompt_spread(answers) for answers in baseline]), least),
@@ -283,7 +286,9 @@ def _scales(baseline: Sequence[Answers]) -> dict[str, float]:
 
 
 def _size(answers: Answers) -> float:
-    values = [abs(value) for reply in answers.replies for value in reply.logprobs if value is not None]
+    """Mean absolute log-probability of what is compared."""
+    compared = [reply for kind in KINDS.values() for reply in answers.of(kind)]
+    values = [abs(value) for reply in compared for value in reply.logprobs if value is not None]
     return _mean(values)
 
 
@@ -356,7 +361,7 @@ def _finite(values: Sequence[float]) -> list[float]:
 
 
 def _ratio(value: float, scale: float) -> float:
-    return value / scale if scale > 0 else (0.0 if value == 0 else math.inf)
+    return value / scale if scale > 0 else 0.0
 
 
 def _rounded(values: dict[str, float]) -> dict[str, float]:
