@@ -7,7 +7,7 @@ import pytest
 
 from advisor.measure.load_search import MOST_LOADS, RESOLUTION, find_load, judged, next_load, told, with_load
 from advisor.measure.workload import load_workload
-from advisor.records import LoadPoint, Objective, SloLimit, Workload
+from advisor.records import Invalid, LoadPoint, Objective, SloLimit, Workload
 from tests.study_help import sample
 
 SLO = (SloLimit("ttft_ms", 500, 0.99),)
@@ -140,3 +140,21 @@ def test_a_growing_queue_is_not_a_load_that_the_server_bears():
     taken = dataclasses.replace(sample(0, 1.0), slo_within={SLO[0].label: 1.0}, in_flight=(3.0, 9.0, 15.0, 21.0))
     point = judged(4.0, [taken], SLO)
     assert not point.met and point.reason == "requests arrive faster than they are finished"
+
+
+def test_a_sample_that_is_too_short_is_taken_again_with_more_prompts():
+    asked = []
+
+    def measure(workload, seed):
+        asked.append((workload.num_prompts, seed))
+        taken = Server(0)(workload, seed)
+        if len(asked) > 1:
+            return taken
+        return dataclasses.replace(
+            taken, problems=("too short",), classes=(Invalid.TOO_SHORT,), duration_s=0.1, requests=256
+        )
+
+    found = find_load(measure, CHAT, GOAL, (0,))
+    assert found.loads[0].load == 64.0 and not found.samples[0].problems
+    (few, first), (many, again) = asked[:2]
+    assert few == 256 and many > 1000 and first != again

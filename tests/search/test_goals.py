@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from advisor.records import Candidate, EngineFacts, Objective, Outcome, SloLimit
+from advisor.records import Candidate, EngineFacts, LoadPoint, Objective, Outcome, SloLimit
 from advisor.search.budget import Budget
 from advisor.search.loop import search
 from advisor.search.pareto import pareto_front
@@ -214,3 +214,15 @@ def test_the_storage_has_one_value_an_objective_and_the_constraint(tmp_path):
     assert study.trials[1].values == [200.0, 20.0] and study.trials[1].constraints["slo"] == 0.2
     assert [item.name for item in study.directions] == ["MAXIMIZE", "MINIMIZE"]
     assert study.metric_names == ["output_tok_s", "ttft_ms.p99"]
+
+
+def test_a_launch_that_bears_no_load_breaks_the_slo_even_if_its_requests_were_in_time():
+    goal = Objective("max_rate", slo=SLO, find_load="rate")
+    point = LoadPoint(0.5, False, 0.3, "requests arrive faster than they are finished")
+    nowhere = dataclasses.replace(measured(1, {"--a": 1}, 100.0, load=0.5), loads=(point,))
+    assert slo_breaches(nowhere, goal) == [
+        "no load met the SLO, down to 0.5: requests arrive faster than they are finished"
+    ]
+    assert slo_violation(nowhere, goal) > 0 and eligible([nowhere], goal) == []
+    somewhere = dataclasses.replace(nowhere, loads=(dataclasses.replace(point, met=True),))
+    assert slo_breaches(somewhere, goal) == [] and slo_violation(somewhere, goal) == 0

@@ -168,3 +168,10 @@ def test_below_saturation_is_the_reason_for_no_gain():
     growing = verdict_of(study(100.0, in_flight=(2.0, 8.0, 14.0, 20.0)), Objective(), RATE)
     assert "below saturation" not in growing.reason
     assert "below saturation" not in verdict_of(study(100.0), Objective()).reason
+
+
+def test_a_challenger_that_breaks_the_slo_once_is_no_better_than_a_default_that_always_does():
+    trials = study(130.0, default_within=0.9)
+    trials[-1] = launch(22, X.settings, 130.0, within=0.9, phase="confirm", round=2)
+    verdict = verdict_of(trials, LIMITED)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "the default breaks the SLO in 3 of 3" in verdict.reason
