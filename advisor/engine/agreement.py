@@ -131,11 +131,21 @@ def _same(name: str, wanted: Any, now: Any, active: Active) -> bool:
         return wanted in active.attention_backends
     if name == "cudagraph_capture_sizes":
         return not wanted or sorted(wanted) == sorted(now)
-    if name == "--kv-cache-dtype":  # "auto" leaves the choice to vLLM; fp8 is short for fp8_e4m3 (config/cache.py)
-        return wanted == "auto" or str(wanted).replace("fp8_e4m3", "fp8") == str(now).replace("fp8_e4m3", "fp8")
+    if name == "--kv-cache-dtype":
+        return _same_cache_dtype(str(wanted), str(now))
     if name in ("--block-size", "--gpu-memory-utilization"):
         return _number(wanted) in (None, float(now))
     return wanted == now
+
+
+def _same_cache_dtype(wanted: str, now: str) -> bool:
+    """`auto` leaves the choice to vLLM, `fp8` that of the format; an active `auto` is the model's own half precision."""
+    half = ("bfloat16", "float16")
+    return (
+        wanted in ("auto", now)
+        or (wanted == "fp8" and now.startswith("fp8"))
+        or ((wanted, now) == ("fp8_e4m3", "fp8") or (wanted in half and now == "auto"))
+    )
 
 
 def _number(value: Any) -> float | None:

@@ -142,15 +142,20 @@ def _change(active: Active, text: str) -> Active:
     return active if line in active.rewrites else replace(active, rewrites=(*active.rewrites, line))
 
 
-# ---------------------------------------------------------------- the model runner
+# ---------------------------------------------------------------- what the worker chooses by itself
 
+# Models with MLA: the backend's own format of the KV cache (layers/attention/mla_attention.py, 0.18 on).
+_KV_FORMAT = re.compile(r"Using (?P<format>\w+) KV cache format for \S+ backend")
 # V1 is the older one and says nothing of itself, except where it stands in for V2.
 _RUNNER = re.compile(r"Using (?P<taken>V2) Model Runner|using the (?P<instead>V1) model runner instead")
 
 
-def _runner(active: Active, text: str) -> Active:
-    found = _RUNNER.search(text)
-    return replace(active, model_runner=found["taken"] or found["instead"]) if found else active
+def _choice(active: Active, text: str) -> Active:
+    if found := _RUNNER.search(text):
+        return replace(active, model_runner=found["taken"] or found["instead"])
+    if found := _KV_FORMAT.search(text):
+        return replace(active, kv_cache_dtype=found["format"])
+    return active
 
 
 # ---------------------------------------------------------------- figures
@@ -202,7 +207,7 @@ def parse_active(log_text: str) -> Active:
         if backend := _backend(text.strip(), file):
             backends = dict.fromkeys((*active.attention_backends, backend))
             active = replace(active, attention_backends=tuple(backends))
-        active = _figures(_runner(_change(active, text), text), text)
+        active = _figures(_choice(_change(active, text), text), text)
     return _settle(replace(active, graph_steps=merged(steps)), device)
 
 

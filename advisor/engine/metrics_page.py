@@ -33,7 +33,7 @@ def cache_labels(page: str) -> dict[str, str]:
 
 
 def with_page(active: Active, page: str) -> Active:
-    """What the log said, completed by the page: its values win, because the page was read later."""
+    """What the log said, completed by the page. Where both speak the log wins: it is the engine process's own."""
     labels = cache_labels(page)
     told = {
         "kv_cache_dtype": labels.get("cache_dtype"),
@@ -41,10 +41,10 @@ def with_page(active: Active, page: str) -> Active:
         "kv_cache_blocks": _whole(labels.get("num_gpu_blocks")),
         "gpu_memory_utilization": _number(labels.get("gpu_memory_utilization")),
         "block_size": _whole(labels.get("block_size")) if _synchronised(active.vllm_version) else None,
-        # The log's line is rounded to whole blocks in the same way, but a log level can leave it out.
-        "kv_cache_tokens": None if active.kv_cache_tokens else _whole(labels.get("kv_cache_size_tokens")),
+        "kv_cache_tokens": _whole(labels.get("kv_cache_size_tokens")),
     }
-    return replace(active, **{name: value for name, value in told.items() if value is not None})
+    missing = {name: value for name, value in told.items() if value is not None and getattr(active, name) is None}
+    return replace(active, **missing)
 
 
 def _synchronised(version: str | None) -> bool:

@@ -58,6 +58,7 @@ CACHE = Active(block_size=64, kv_cache_dtype="fp8", prefix_caching=False, gpu_me
         ({"--block-size": "64", "--kv-cache-dtype": "fp8", "--enable-prefix-caching": False}, None),
         ({"--block-size": 64, "--kv-cache-dtype": "fp8_e4m3", "--gpu-memory-utilization": "0.92"}, None),
         ({"--kv-cache-dtype": "auto"}, None),
+        ({"--kv-cache-dtype": "bfloat16"}, "--kv-cache-dtype bfloat16 was asked for, fp8 runs"),
         ({"--block-size": "32"}, "--block-size 32 was asked for, 64 runs"),
         ({"--kv-cache-dtype": "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 was asked for, fp8 runs"),
         ({"--enable-prefix-caching": True}, "--enable-prefix-caching True was asked for, False runs"),
@@ -67,6 +68,15 @@ CACHE = Active(block_size=64, kv_cache_dtype="fp8", prefix_caching=False, gpu_me
 def test_flags_of_the_cache_against_active(settings, told):
     assert disagreement(Candidate(settings), CACHE) == told
     assert disagreement(Candidate(settings), Active()) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "now", "same"),
+    [("fp8", "fp8_ds_mla", True), ("bfloat16", "auto", True), ("fp8", "auto", False), ("fp8_e5m2", "fp8_e4m3", False)],
+)
+def test_formats_of_the_cache(wanted, now, same):
+    found = disagreement(Candidate({"--kv-cache-dtype": wanted}), Active(kv_cache_dtype=now))
+    assert (found is None) == same
 
 
 def test_a_flag_that_is_not_active_is_credited_to_what_runs():

@@ -124,6 +124,20 @@ def test_other_backends_are_not_taken_for_attention(line: str) -> None:
     assert parse_active(line).attention_backends == ()
 
 
+def test_a_backend_s_own_format_of_the_kv_cache_wins() -> None:
+    start = "Initializing a V1 LLM engine (v0.26.0) with config: kv_cache_dtype=fp8, enable_prefix_caching=False, x"
+    line = "INFO 11-29 10:00:00 [mla_attention.py:441] Using fp8_ds_mla KV cache format for FLASHMLA_SPARSE backend."
+    assert parse_active(start).kv_cache_dtype == "fp8"
+    assert parse_active(f"{start}\n{line}\n").kv_cache_dtype == "fp8_ds_mla"
+
+
+@pytest.mark.parametrize(
+    ("name", "runner"), [("h200-0.26-default", "V2"), ("cpu-0.32-default", "V1"), ("cuda-0.26-default", None)]
+)
+def test_the_model_runner_is_read(name: str, runner: str | None) -> None:
+    assert parse(name).model_runner == runner
+
+
 def test_a_log_that_says_nothing_gives_nothing() -> None:
     assert parse_active("") == Active()
     assert parse_active("INFO:     Application startup complete.\n") == Active()

@@ -29,10 +29,11 @@ def test_a_real_page_of_settings_that_were_asked_for():
     assert (active.block_size, active.kv_cache_dtype, active.prefix_caching) == (64, "fp8", False)
 
 
-def test_the_page_wins_but_what_it_lacks_stays():
+def test_the_log_wins_and_the_page_completes():
     log = Active(vllm_version="0.32.0", kv_cache_dtype="fp8", kv_cache_tokens=7, compilation_mode="NONE")
     active = with_page(log, page("cpu-0.32-default"))
-    assert (active.kv_cache_dtype, active.kv_cache_tokens, active.compilation_mode) == ("auto", 7, "NONE")
+    assert (active.kv_cache_dtype, active.kv_cache_tokens, active.compilation_mode) == ("fp8", 7, "NONE")
+    assert active.block_size == 128
 
 
 @pytest.mark.parametrize(("version", "known"), [("0.23.0", None), (None, None), ("0.24.0", 128), ("0.33.0", 128)])
