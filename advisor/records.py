@@ -81,6 +81,7 @@ class ModelFacts:
     quantization: str | None = None
     experts: int = 0
     mla: bool = False
+    sparse: bool = False  # MLA that attends to the tokens an index chooses, as in DeepSeek-V3.2
     has_weights: bool = True  # False: the folder holds no weights, only --load-format dummy can serve it
     revision: str | None = None  # commit of a hub model
 
@@ -237,7 +238,6 @@ class Invalid(str, Enum):
     ANOTHER_SERVER = "another-server"
     LOAD_NOT_REACHED = "load-not-reached"
     IMPOSSIBLE_TIMES = "impossible-times"
-    TAINTED = "tainted"
 
 
 @dataclass(frozen=True)

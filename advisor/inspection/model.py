@@ -105,6 +105,7 @@ def facts_from_config(
         quantization=_quantization(text),
         experts=_experts(text),
         mla=mla,
+        sparse=mla and text.get("index_topk") is not None,
         has_weights=weights,
         revision=revision,
     )

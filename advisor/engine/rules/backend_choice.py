@@ -41,6 +41,7 @@ class Surroundings:
     head_size: int | None
     mla: bool
     sinks: bool
+    sparse: bool = False
 
 
 def asked_backend(options: ServeOptions, env: Mapping[str, str], version: Version) -> Choice:
@@ -117,6 +118,7 @@ def checked_against(choice: Choice, around: Surroundings) -> Choice:
             around.head_size,
             around.mla,
             around.sinks,
+            around.sparse,
         )
         return Choice(chosen, choice.origin, choice.findings, choice.refused)
     spelled = choice.name if legality.is_backend(choice.name, around.version) else f"{choice.name}_VLLM_V1"
@@ -130,6 +132,7 @@ def checked_against(choice: Choice, around: Surroundings) -> Choice:
         around.head_size,
         around.mla,
         around.sinks,
+        sparse=around.sparse,
     )
     if not reasons:
         return choice

@@ -44,6 +44,7 @@ def objections(
     mla: bool | None = False,
     sinks: bool | None = False,
     platform: str = "cuda",
+    sparse: bool | None = False,
 ) -> tuple[str, ...]:
     """Why this version would refuse the backend; empty where it would not. None for a value that is not known or not set.
 
@@ -62,7 +63,7 @@ def objections(
         _kv_objection(needs, version, compute_capability, kv_cache_dtype),
         _block_objection(needs, version, block_size),
         _head_objection(needs, version, compute_capability, head_size),
-        _kind_objection(needs, mla),
+        _kind_objection(needs, mla, sparse),
         _sink_objection(needs, version, compute_capability, sinks),
     ]
     return tuple(reason for reason in found if reason)
@@ -133,10 +134,14 @@ def _head_fits(heads: Heads, size: int, major: int) -> bool:
     return size % heads.multiple_of == 0 and size >= heads.at_least and (top is None or size <= top)
 
 
-def _kind_objection(needs: Backend, mla: bool | None) -> str | None:
-    if mla is None or needs.platform == "any" or needs.mla == mla:
+def _kind_objection(needs: Backend, mla: bool | None, sparse: bool | None) -> str | None:
+    if mla is None or needs.platform == "any":
         return None
-    return "it is for MLA models only" if needs.mla else "it does not support MLA"
+    if needs.mla != mla:
+        return "it is for MLA models only" if needs.mla else "it does not support MLA"
+    if not mla or sparse is None or needs.sparse == sparse:
+        return None
+    return "it is for models with sparse MLA only" if needs.sparse else "it does not support sparse MLA"
 
 
 def _sink_objection(needs: Backend, version: Version, capability: tuple[int, int], sinks: bool | None) -> str | None:
@@ -177,17 +182,41 @@ _ORDERS: tuple[tuple[Version, bool, int | None, tuple[str, ...]], ...] = (
 )
 
 
+# The same for sparse MLA (`_get_backend_priorities` of platforms/cuda.py). On 10.x the order also depends on the number of heads
+# and the KV-cache type: it is not kept, and nothing is concluded there.
+_SPARSE_ORDERS: tuple[tuple[Version, int | None, tuple[str, ...]], ...] = (
+    ((0, 11, 2), None, ("FLASHMLA_SPARSE",)),
+    ((0, 11, 2), 10, ()),
+    ((0, 24, 0), 12, ("FLASHINFER_MLA_SPARSE_SM120",)),
+    ((0, 25, 1), None, ("FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE")),
+    ((0, 30, 0), None, ("FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM90")),
+)
+
+
+def sparse_order(version: Version, compute_capability: tuple[int, int]) -> tuple[str, ...]:
+    """As `automatic_order`, for models with sparse MLA; () where it is not known."""
+    fitting = [
+        (major is not None, start, order)
+        for start, major, order in _SPARSE_ORDERS
+        if start <= version and major in (None, compute_capability[0])
+    ]
+    return max(fitting)[2] if fitting else ()
+
+
 def automatic_order(
     version: Version,
     compute_capability: tuple[int, int],
     mla: bool = False,
     kv_cache_dtype: str | None = None,
     sinks: bool = False,
+    sparse: bool = False,
 ) -> tuple[str, ...]:
     """Backends in the order in which vLLM tries them for decoder models on CUDA: the first without objections is taken.
 
-    Not covered, and so never to be concluded from this: sparse MLA, non-causal and image-prefix models.
+    Not covered, and so never to be concluded from this: non-causal and image-prefix models.
     """
+    if sparse:
+        return sparse_order(version, compute_capability)
     fitting = [
         (start, major is not None, order)
         for start, for_mla, major, order in _ORDERS
@@ -209,13 +238,23 @@ def automatic_backend(
     head_size: int | None = None,
     mla: bool = False,
     sinks: bool = False,
+    sparse: bool = False,
 ) -> str | None:
     """The backend that vLLM picks by itself on CUDA, or None where every one in the table has an objection."""
-    for name in automatic_order(version, compute_capability, mla, kv_cache_dtype, sinks):
+    for name in automatic_order(version, compute_capability, mla, kv_cache_dtype, sinks, sparse):
         spelled = name if is_backend(name, version) else f"{name}_VLLM_V1"
         needs = BACKENDS[name]
         if needs.package is None and not objections(
-            spelled, version, compute_capability, dtype, kv_cache_dtype, block_size, head_size, mla, sinks
+            spelled,
+            version,
+            compute_capability,
+            dtype,
+            kv_cache_dtype,
+            block_size,
+            head_size,
+            mla,
+            sinks,
+            sparse=sparse,
         ):
             return name
     return None

@@ -153,7 +153,12 @@ def _backend(
         )
     if version < legality.CHECKED_SINCE:
         notes.assumed.append("Before 0.11.2 backends do not state what they need: the needs of 0.11.2 are taken.")
-    found = checked_against(choice, _surroundings(asked, version, machine, model))
+    around = _surroundings(asked, version, machine, model)
+    if around.sparse and choice.name is None and not legality.sparse_order(version, machine.capability):
+        notes.assumed.append(
+            "The backend of a model with sparse MLA is not in the rules for this GPU and release: it is left open."
+        )
+    found = checked_against(choice, around)
     notes.findings.extend(found.findings)
     return found
 
@@ -177,13 +182,24 @@ def _surroundings(asked: Requested, version: Version, machine: Machine, model: M
         compute_capability=machine.capability,
         # vLLM serves float32 checkpoints in half precision unless it is told to keep them.
         dtype="bfloat16" if given is None and dtype == "float32" else dtype,
-        kv_cache_dtype=asked.kv_cache_dtype,
+        kv_cache_dtype=_cache_dtype(asked, version, model),
         block_size=asked.block_size,
         # MLA kernels see another head size than the config's: not judged.
         head_size=128 if model is None else None if model.mla else model.head_size,
         mla=bool(model and model.mla),
         sinks=bool(model and model.architecture.startswith("GptOss")),
+        sparse=bool(model and model.sparse),
     )
+
+
+def _cache_dtype(asked: Requested, version: Version, model: ModelFacts | None) -> str:
+    """DeepSeek-V3.2's own reading of --kv-cache-dtype (`models/config.py`): until 0.17.1 fp8 means its own format."""
+    given = asked.kv_cache_dtype
+    if model is None or model.architecture != "DeepseekV32ForCausalLM":
+        return given
+    if given.startswith("fp8") and version < (0, 18, 1):
+        return "fp8_ds_mla"
+    return "auto" if given == "bfloat16" else given
 
 
 def _runner(
