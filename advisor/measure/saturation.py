@@ -65,8 +65,8 @@ def load_note(samples: Sequence[Sample], workload: Workload, objective: Objectiv
     metric = next(metric for metric in objective.metrics if metric in throughput)
     if workload.rate is None:
         return (
-            f"{workload.concurrency} requests are always in flight: {metric} is that number over the latency, so a gain in "
-            "it is a gain in latency at this load"
+            f"{workload.concurrency} requests are always in flight, so throughput is that over the time of a request: a gain "
+            f"in {metric} is a gain in latency at this load"
         )
     if not keeps_up(samples):
         return None
