@@ -20,7 +20,8 @@ from advisor.runner.window import Window
 
 REPEAT_SEEDS_FROM = 1_000_000  # a repeated sample needs new prompts, or the prefix cache answers them
 REPEATS = 1  # of an invalid sample: on a busy machine the client can starve
-REPEATS_BY_CLASS = {Invalid.JIT_COMPILED: 2, Invalid.TAINTED: 2}  # each compiles or passes, sooner or later
+REPEATS_BY_CLASS = {Invalid.JIT_COMPILED: 2}  # one warm-up more each time
+TAINTED_REPEATS = 2  # of a sample that is valid but was disturbed
 # What another try with other prompts cannot mend: the load, the client and the length are what they are.
 FINAL = frozenset({Invalid.CLIENT_BOUND, Invalid.TOO_SHORT, Invalid.OTHER_PROMPTS})
 TAINTED_REPEATS_A_LAUNCH = 3  # a machine that is busy all the time must not make every launch three times as long
@@ -194,7 +195,7 @@ def worth_repeating(sample: Sample, repeats: int) -> bool:
         return False
     if sample.problems:
         return repeats < max((REPEATS_BY_CLASS.get(kind, REPEATS) for kind in sample.classes), default=REPEATS)
-    return bool(sample.taints) and repeats < REPEATS_BY_CLASS[Invalid.TAINTED]
+    return bool(sample.taints) and repeats < TAINTED_REPEATS
 
 
 def _why(sample: Sample) -> str:

@@ -45,7 +45,10 @@ class Window:
     def __exit__(self, *exc_info: object) -> None:
         self._over.set()
         self._thread.join(timeout=POLL_S)
-        self.compiled = (*compiled(_since(self._log, self._from)), *(f"something with {name}" for name in self._compilers))
+        self.compiled = (
+            *compiled(_since(self._log, self._from)),
+            *(f"something with {name}" for name in self._compilers),
+        )
         busy = [seen for seen in self._seen if sum(seen) > 0]
         if busy:
             self.running = round(sum(running for running, _ in busy) / len(busy), 2)

@@ -52,6 +52,12 @@ FAULTS = {
     "ignore_sigterm": "SIGTERM has no effect",
     "orphan_child": "it leaves a process in another session behind, which ignores SIGTERM",
     "reuse_port": "it shares its port with whoever else does (SO_REUSEPORT), as vLLM did up to 0.24",
+    "jit_at_n": "a kernel is JIT-compiled while completion N is answered (default 20), with vLLM's warning",
+    "jit_again": "another kernel is JIT-compiled with every Nth completion (default 5), with vLLM's warning",
+    "preempts": "every streamed request is preempted once, by the server's own count",
+    "all_cached": "every prompt token came from the prefix cache, by the server's own count",
+    "one_token": "streamed answers end after one token",
+    "counts_double": "the server counts twice what it generates: somebody else is served as well",
     "slow_start": "the start takes N more seconds and logs all the while (default 1)",
 }
 FAULT, _, _number = os.environ.get("FAKE_FAULT", "").partition(":")
@@ -85,14 +91,20 @@ class Engine:
                 blocks = [hash(tuple(tokens[:end])) for end in range(BLOCK, len(tokens) + 1, BLOCK)]
                 self.counts["prefix_cache_hits"] += BLOCK * sum(block in self.seen for block in blocks)
                 self.seen.update(blocks)
+            if FAULT == "all_cached":
+                self.counts["prefix_cache_hits"] = self.counts["prompt_tokens"]
         return len(tokens)
 
     def done(self, tokens: int) -> None:
         with self.lock:
             self.running -= 1
             self.answered += 1
-            self.counts["generation_tokens"] += tokens
+            self.counts["generation_tokens"] += tokens * (2 if FAULT == "counts_double" else 1)
+            self.counts["num_preemptions"] += FAULT == "preempts"
             self.counts["request_success"] += 1
+            again = FAULT == "jit_again" and self.answered % (NUMBER or 5) == 0
+            if again or (FAULT == "jit_at_n" and self.answered == (NUMBER or 20)):
+                fake_log.compiling(f"_fused_kernel_{self.answered}")
             if self.count_steps:
                 fake_log.graph_table(self.settings, self.running + 1, tokens)
 
@@ -114,6 +126,7 @@ class Engine:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else tokens are held back for 40 ms and arrive together
     engine: Engine
 
     def log_message(self, *_: object) -> None:
@@ -154,6 +167,7 @@ class Handler(BaseHTTPRequestHandler):
     def complete(self, body: dict) -> None:
         prompts = self.engine.take_in(body["prompt"])
         tokens = 0 if FAULT == "no_tokens" else int(body.get("max_tokens", 16))
+        tokens = min(tokens, 1) if FAULT == "one_token" and body.get("stream") else tokens
         usage = {"prompt_tokens": prompts, "completion_tokens": tokens, "total_tokens": prompts + tokens}
         time.sleep(prompts * self.engine.token_s() / 100)  # a prompt token costs a hundredth of a decoded one
         try:

@@ -45,6 +45,16 @@ def starting(model: str, served_name: str, settings: dict) -> None:
     say("core.py:348", f"init engine (profile, create kv cache, warmup model) took 3.20 s{compiled}")
 
 
+def compiling(kernel: str) -> None:
+    """The JIT monitor's warning after the start (vllm/utils/jit_monitor.py of 0.26.0)."""
+    say(
+        "jit_monitor.py:137",
+        f"Triton kernel JIT compilation during inference: {kernel}. This causes a latency spike; consider extending warmup "
+        "to cover this shape/config.",
+        "WARNING",
+    )
+
+
 def config(model: str, served_name: str, settings: dict) -> str:
     """The resolved configuration, in vLLM's own notation, as far as somebody reads it."""
     mode, graphs = settings["mode"], settings["cudagraph_mode"]

@@ -1,0 +1,182 @@
+"""The runner's flow with the real client code, against the fake engine and a fake load generator: what counts, what is repeated."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import pytest
+
+from advisor.measure import client_load, length, warmup
+from advisor.measure.client import BenchClient
+from advisor.measure.plan import plan_of
+from advisor.records import Candidate, Invalid, Objective, Outcome, Workload, from_json, to_json
+from advisor.runner import real, sampling, window
+from advisor.runner.base import Job
+from advisor.runner.real import RealRunner
+from advisor.search.scores import score
+from tests.fakes.fake_bench import FakeBench
+from tests.runner.fakes import FACTS, SITE
+
+WORKLOAD = Workload("fake", input_tokens=32, output_tokens=8, num_prompts=16, concurrency=4)
+# 4 in flight take some 0.1 s a wave: seconds are scaled down, so that a plan is made and kept as on a real server.
+SPEED = "400"
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(length, "WANTED_S", 0.1)
+    monkeypatch.setattr(length, "SECONDS_A_REQUEST_IN_FLIGHT", 0.0)
+    monkeypatch.setattr(warmup, "CLOSE", 0.5)  # a wave of eight requests on a busy test machine
+    monkeypatch.setattr(window, "POLL_S", 0.05)
+    monkeypatch.setattr(FakeBench, "made", [])
+    monkeypatch.setattr(real, "probe", lambda *_: None)  # the fixed prompts have tests of their own
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """Makes a runner over the fake engine; keywords change the workload or go to the runner."""
+    with contextlib.ExitStack() as stack:
+
+        def make(workload=WORKLOAD, **more):
+            client = stack.enter_context(BenchClient("python", "m", root=tmp_path, process=FakeBench))
+            env = {"PYTHONPATH": str(SITE), "FAKE_SPEED": SPEED}
+            more.setdefault("judge_machine", lambda *_: ())  # this machine is busy with tests
+            return RealRunner(FACTS, workload, (), env, tmp_path, client, **more)
+
+        yield make
+
+
+def baseline(runner, number=0, seeds=(0, 1)):
+    return runner.run(Job(number, "baseline", Candidate(), seeds))
+
+
+def faulty(runner, fault, seeds=(0,)):
+    return runner.run(Job(1, "search", Candidate({"FAKE_FAULT": fault}), seeds))
+
+
+def test_a_sound_launch_records_how_it_was_measured(runner):
+    done = baseline(runner())
+    assert done.ok, done.reason
+    assert done.warm_up.waves >= 2 and done.warm_up.steady and done.warm_up.prompts == 8 * done.warm_up.waves
+    assert done.plan.num_prompts == done.samples[0].requests == done.samples[1].requests
+    assert done.samples[0].client.processes == 1 and done.samples[0].prompts != done.samples[1].prompts
+    assert from_json(type(done), to_json(done)) == done
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("fail_every_n:7", Invalid.FAILED_REQUESTS),
+        ("one_token", Invalid.WRONG_LENGTH),
+        ("preempts", Invalid.PREEMPTIONS),
+        ("all_cached", Invalid.CACHED_PROMPTS),
+        ("counts_double", Invalid.ANOTHER_SERVER),
+        ("jit_again:3", Invalid.JIT_COMPILED),
+    ],
+)
+def test_each_fault_has_its_class_and_is_never_a_number(runner, fault, kind):
+    made = runner()
+    assert baseline(made).ok
+    done = faulty(made, fault)
+    assert done.outcome is Outcome.INVALID_MEASUREMENT
+    assert kind in done.samples[0].classes and len(done.samples[0].classes) == len(done.samples[0].problems)
+    assert done.reason.startswith(f"{done.samples[0].classes[0].value}: ")
+    assert score(done, Objective()) is None
+
+
+def test_preemptions_may_be_what_a_workload_is_for(runner):
+    made = runner(dataclasses.replace(WORKLOAD, preemptions="allowed"))
+    assert baseline(made).ok
+    done = faulty(made, "preempts")
+    assert done.ok and done.samples[0].preemptions == done.samples[0].requests
+
+
+def test_a_compilation_in_the_window_is_warmed_up_and_measured_again(runner):
+    made = runner()
+    first = baseline(made)
+    # The start asks once; then come the waves; the kernel is compiled in the middle of the first sample.
+    done = faulty(made, f"jit_at_n:{1 + 2 * 8 + first.plan.num_prompts // 2}", seeds=(0, 1))
+    assert done.ok, done.reason
+    compiled = [note for note in done.notes if "jit-compiled: Triton kernel _fused_kernel_" in note]
+    repeated = [sample for sample in done.samples if sample.asked_seed is not None]
+    if done.warm_up.waves == 2:  # else the compilation fell into the warm-up, which the noise of this machine prolonged
+        assert len(compiled) == 1 and "was not valid" in compiled[0]
+        assert [(sample.seed % 1_000_000, sample.pair_seed) for sample in repeated] == [(0, 0)]
+    assert [sample.pair_seed for sample in done.samples] == [0, 1]
+
+
+def test_a_compilation_in_the_warm_up_prolongs_it(runner):
+    done = faulty(runner(), "jit_at_n:12")
+    assert done.ok and done.warm_up.waves >= 3
+
+
+def test_all_candidates_get_the_same_prompts_for_a_seed_and_new_ones_for_each_other_seed(runner):
+    made = runner()
+    digests = [[sample.prompts for sample in baseline(made, number).samples] for number in range(3)]
+    assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 2
+
+
+def test_other_prompts_for_a_known_seed_are_no_measurement(runner):
+    made = runner()
+    first = baseline(made)
+    made._digests[(0, first.plan.num_prompts)] = "0" * 16
+    done = baseline(made, 1)
+    assert done.outcome is Outcome.INVALID_MEASUREMENT and done.reason.startswith(
+        "other-prompts: the prompts of seed 0"
+    )
+
+
+def test_a_baseline_that_is_too_quick_gets_more_prompts_and_everybody_the_same(runner, monkeypatch):
+    monkeypatch.setattr(length, "WANTED_S", 0.8)
+    made = runner()
+    first = baseline(made)
+    assert first.ok and first.plan.num_prompts > 16 and first.plan.num_prompts % 4 == 0
+    assert "prompts instead of 16" in first.plan.why
+    other = made.run(Job(1, "search", Candidate({"FAKE_X": "1"}), (0,)))
+    assert other.plan == first.plan and other.samples[0].requests == first.plan.num_prompts
+    assert plan_of([first, other]) == first.plan
+
+
+def test_a_candidate_that_is_over_too_soon_is_told_so(runner, monkeypatch):
+    made = runner()
+    assert baseline(made).ok
+    monkeypatch.setattr(length, "WANTED_S", 100.0)
+    done = faulty(made, "")
+    assert done.reason.startswith("too-short: the sample lasted") and "--num-prompts" in done.reason
+    assert len(done.notes) == 0  # another try would be as short
+
+
+def test_a_busy_client_is_divided_and_the_division_stays(runner, monkeypatch):
+    monkeypatch.setattr(client_load, "MOST_PROCESSES", 3)
+    monkeypatch.setattr(sampling, "usable_cores", lambda: 32)
+    monkeypatch.setattr(FakeBench, "cpu_share", 0.75)
+    made = runner()
+    first = baseline(made)
+    assert first.plan.client_processes == 2 and "one would set the pace" in first.plan.why
+    assert [sample.client.processes for sample in first.samples] == [2, 2]
+    assert first.samples[0].requests == first.plan.num_prompts
+    other = made.run(Job(1, "search", Candidate({"FAKE_X": "1"}), (0,)))
+    assert other.plan == first.plan and other.samples[0].client.processes == 2
+    assert other.samples[0].prompts == first.samples[0].prompts
+
+
+def test_a_client_without_room_is_a_class_and_not_a_number(runner, monkeypatch):
+    monkeypatch.setattr(sampling, "usable_cores", lambda: 2)
+    monkeypatch.setattr(FakeBench, "cpu_share", 0.97)
+    done = baseline(runner())
+    assert done.outcome is Outcome.INVALID_MEASUREMENT
+    assert done.reason.startswith("client-bound: the client used 97% of a core with 1 client process")
+    assert len(FakeBench.made) == 1
+
+
+def test_an_earlier_sessions_plan_is_kept(runner):
+    first = baseline(runner())
+    plan = dataclasses.replace(first.plan, num_prompts=40, client_processes=2)
+    done = runner(plan=plan).run(Job(1, "search", Candidate(), (5,)))
+    assert done.plan == plan and (done.samples[0].requests, done.samples[0].client.processes) == (40, 2)
+
+
+def test_a_person_can_fix_the_number_of_client_processes(runner):
+    done = baseline(runner(client_processes=2))
+    assert done.plan.client_processes == 2 and done.samples[0].client.processes == 2
