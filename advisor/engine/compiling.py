@@ -12,7 +12,7 @@ from collections.abc import Iterable
 # Pattern of a line -> what was at work. Sources: vLLM 0.21 to 0.33 unless said otherwise.
 _LINES = {
     # "%s %s during inference: %s": backend (Triton, CuTeDSL, TileLang), event, kernel. From 0.21 on; each kernel once.
-    r"\b(\w+) (?:kernel |autotune/warmup candidate )?JIT compilation during inference: ([\w.<>-]+)": "{0} kernel {1}",
+    r"\b(\w+) (?:kernel |autotune/warmup candidate )?JIT compilation during inference: ([\w<>-]+(?:\.[\w<>-]+)*)": "{0} kernel {1}",
     # triton/runtime/autotuner.py, printed because vLLM's monitor switches knobs.autotuning.print on.
     r"Triton autotuning for function ([\w.]+),": "Triton autotuning of {0}",
     # vllm/compilation/backends.py, 0.9 to 0.32: "dynamic shape", "shape 8", "compile range (1, 8192)".

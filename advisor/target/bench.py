@@ -36,6 +36,7 @@ BACKEND = "openai"
 ALONE = {"index": 0, "of": 1}
 BARRIER_LIMIT_S = 300.0  # the others draw the same prompts, so they are not much later than this process
 BARRIER_AHEAD_S = 0.25  # from the moment when the last one is ready to the common start: each looks every 10 ms
+FAILED = "failed"
 PROBE_EVERY_S = 0.01
 PROBE_GRAIN_S = 0.001  # asyncio rounds a wait up to whole milliseconds: so much lateness is its own
 
@@ -263,14 +264,23 @@ async def common_start(share):
     limit = time.perf_counter() + BARRIER_LIMIT_S
     names = [os.path.join(folder, str(index)) for index in range(of)]
     while not all(os.path.exists(name) for name in names):
-        if time.perf_counter() > limit:
-            raise RuntimeError(f"not all of {of} client processes were ready within {BARRIER_LIMIT_S:g} s")
+        if time.perf_counter() > limit or os.path.exists(os.path.join(folder, FAILED)):
+            raise RuntimeError(f"not all of {of} client processes became ready")
         await asyncio.sleep(0.01)
     ready = []
     for name in names:
         with open(name) as file:
             ready.append(float(file.read()))
     await asyncio.sleep(max(0.0, max(ready) + BARRIER_AHEAD_S - time.perf_counter()))
+
+
+def give_up_together(line):
+    """Tell the processes of the same load that this one will not come."""
+    try:
+        barrier = json.loads(line)["share"]["barrier"]
+        open(os.path.join(barrier, FAILED), "w").close()
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # a load of one process, or all is over
 
 
 def answer(client, line):
@@ -283,6 +293,7 @@ def answer(client, line):
             return {"ok": True, "vllm_version": client.version}
         return client.run(request)
     except Exception as error:
+        give_up_together(line)
         return {"ok": False, "error": str(error) or type(error).__name__, "error_class": type(error).__name__}
 
 

@@ -69,13 +69,15 @@ def start(tmp_path: Path) -> Iterator[Callable[..., TargetProcess]]:
 
     def run(options: list[str] = VALUED, serve: str = FAKE_SERVE) -> TargetProcess:
         package = tmp_path / "site" / "vllm"
-        (package / "benchmarks").mkdir(parents=True)
+        (package / "benchmarks").mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").write_text("__version__ = '0.99.0+cpu'\n")
         (package / "tokenizers.py").write_text(FAKE_TOKENIZERS)
         (package / "benchmarks" / "__init__.py").write_text("")
         (package / "benchmarks" / "serve.py").write_text(serve.format(options=options))
         env = {**os.environ, "PYTHONPATH": str(package.parent)}
-        process = TargetProcess(sys.executable, "bench", env, tmp_path / "bench.log")
+        process = TargetProcess(
+            sys.executable, "bench", env, tmp_path / ("bench.log" if not started else f"bench-{len(started)}.log")
+        )
         started.append(process)
         return process.__enter__()
 
@@ -186,6 +188,121 @@ def test_an_import_that_fails_is_told_to_every_request(start: Callable, tmp_path
 
 def test_a_ping_tells_the_version(start: Callable):
     assert start().request({"ping": True}, timeout_s=20) == {"ok": True, "vllm_version": "0.99.0"}
+
+
+# ---------------------------------------------------------------- the meter, and several processes
+
+METERED_SERVE = """
+import asyncio, json, os, random, time
+from types import SimpleNamespace as Request
+from vllm.tokenizers import get_tokenizer
+
+class Output: pass
+
+async def send(request_func_input, session, pbar=None):
+    await asyncio.sleep(0.02)
+    return request_func_input.prompt
+
+ASYNC_REQUEST_FUNCS = {{"openai": send}}
+
+def add_cli_args(parser):
+    for name in {options}:
+        kind = int if name in ("--seed", "--num-prompts", "--max-concurrency") else float if name == "--request-rate" else str
+        parser.add_argument(name, type=kind)
+    for name in ("--ignore-eos", "--save-result", "--save-detailed", "--disable-tqdm"):
+        parser.add_argument(name, action="store_true")
+
+async def benchmark(input_requests, max_concurrency, request_rate, **rest):
+    slots = asyncio.Semaphore(max_concurrency or 1000)
+    function = ASYNC_REQUEST_FUNCS["openai"]
+    began = time.perf_counter()
+    async def one(request, due):
+        await asyncio.sleep(max(0, began + due - time.perf_counter()))
+        async with slots:
+            return await function(request_func_input=request, session=None)
+    due = lambda i: 0 if request_rate is None else (i + 1) / request_rate
+    sent = await asyncio.gather(*(one(request, due(i)) for i, request in enumerate(input_requests)))
+    return {{"sent": sent, "max_concurrency": max_concurrency, "request_rate": request_rate}}
+
+async def main_async(args):
+    drawn = random.Random(args.seed)
+    requests = [Request(prompt=str(drawn.random()), expected_output_len=3) for _ in range(args.num_prompts)]
+    if args.seed == 13:
+        raise RuntimeError("the server is gone")
+    result = await benchmark(
+        input_requests=requests, max_concurrency=args.max_concurrency, request_rate=args.request_rate
+    )
+    with open(os.path.join(args.result_dir, args.result_filename), "w") as out:
+        json.dump({{"all": [request.prompt for request in requests], **result}}, out)
+"""
+
+
+def test_the_client_is_watched_while_it_sends(start: Callable, tmp_path: Path):
+    assert ask(start(serve=METERED_SERVE), tmp_path, num_prompts=12)["ok"]
+    result = json.loads((tmp_path / "result.json").read_text())
+    seen = result["advisor_client"]
+    assert len(result["sent"]) == 12 and result["max_concurrency"] == 4
+    assert 0.06 <= seen["wall_s"] < 5 and seen["wall_s"] == pytest.approx(seen["ended"] - seen["began"])
+    assert 0 <= seen["cpu_s"] < seen["wall_s"]
+    assert len(seen["send_lags_s"]) == 8  # the first four were due at once; each of the rest when another had ended
+    assert all(0 <= lag < 5 for lag in (*seen["send_lags_s"], *seen["loop_lags_s"])) and seen["loop_lags_s"]
+    assert len(seen["prompts"]) == 16
+
+
+def test_with_a_rate_the_last_request_tells_the_lag(start: Callable, tmp_path: Path):
+    assert ask(start(serve=METERED_SERVE), tmp_path, num_prompts=6, concurrency=None, rate=50.0)["ok"]
+    assert len(json.loads((tmp_path / "result.json").read_text())["advisor_client"]["send_lags_s"]) == 1
+
+
+def test_several_processes_send_one_load_together(start: Callable, tmp_path: Path):
+    """All draw the same prompts; each sends its own part with its part of the load; all begin at one instant."""
+    barrier = tmp_path / "barrier"
+    barrier.mkdir()
+    alone = start(serve=METERED_SERVE)
+    assert ask(alone, tmp_path, num_prompts=11)["ok"]
+    whole = json.loads((tmp_path / "result.json").read_text())
+    processes = [alone, start(serve=METERED_SERVE), start(serve=METERED_SERVE)]
+    for index, process in enumerate(processes):
+        share = {"index": index, "of": 3, "barrier": str(barrier)}
+        process.send({**REQUEST, "num_prompts": 11, "share": share, "result_path": str(tmp_path / f"part{index}.json")})
+    assert all(process.receive(60)["ok"] for process in processes)
+    parts = [json.loads((tmp_path / f"part{index}.json").read_text()) for index in range(3)]
+    assert [part["sent"] for part in parts] == [whole["sent"][index::3] for index in range(3)]
+    assert [part["max_concurrency"] for part in parts] == [2, 1, 1]
+    assert {part["advisor_client"]["prompts"] for part in parts} == {whole["advisor_client"]["prompts"]}
+    starts = [part["advisor_client"]["began"] for part in parts]
+    assert max(starts) - min(starts) < 0.5
+
+
+def test_one_that_fails_before_the_start_holds_up_nobody(start: Callable, tmp_path: Path):
+    (tmp_path / "barrier").mkdir()
+    processes = [start(serve=METERED_SERVE), start(serve=METERED_SERVE)]
+    for index, (process, seed) in enumerate(zip(processes, (1, 13), strict=True)):
+        share = {"index": index, "of": 2, "barrier": str(tmp_path / "barrier")}
+        process.send({**REQUEST, "seed": seed, "share": share, "result_path": str(tmp_path / f"part{index}.json")})
+    answers = [process.receive(20) for process in processes]
+    assert [answer["error"] for answer in answers] == ["not all of 2 client processes became ready", "the server is gone"]
+
+
+def test_a_client_that_cannot_be_divided_says_so(start: Callable, tmp_path: Path):
+    share = {"index": 0, "of": 2, "barrier": str(tmp_path)}
+    answer = ask(start(), tmp_path, share=share)
+    assert answer["error_class"] == "ClientImportError" and "cannot be run in several processes" in answer["error"]
+
+
+def test_a_rate_is_divided_and_arrivals_differ_between_processes():
+    words = {"input_requests": list(range(10)), "request_rate": 6.0, "max_concurrency": None}
+    parts = [bench.divided(words, {"index": index, "of": 3}) for index in range(3)]
+    assert [part["request_rate"] for part in parts] == [2.0, 2.0, 2.0]
+    assert sorted(number for part in parts for number in part["input_requests"]) == list(range(10))
+    assert "request_rate" not in bench.divided({**words, "request_rate": float("inf")}, {"index": 0, "of": 3})
+
+
+def test_send_lags_are_from_a_slot_that_is_free_to_the_next_request():
+    starts, ends = [0.0, 0.0, 1.5, 2.0], [1.0, 2.0, 3.0, 4.0]
+    assert bench.send_lags(starts, ends, 2, None) == [0.5, 0.0]
+    assert bench.send_lags(starts, ends, 8, None) == []
+    assert bench.send_lags(starts, ends, None, 1.75) == [0.25]
 
 
 @pytest.mark.engine
