@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engine.agreement import rewritten_at_start
+from advisor.engine.agreement import judge, rewritten_at_start
 from advisor.engine.logs import parse_active
 from advisor.engine.options import parse_options
 from advisor.engine.rules.resolution import resolve_by_rules
-from advisor.records import ModelFacts
+from advisor.records import Candidate, Command, EngineFacts, Facts, GpuFacts, ModelFacts
 
 LOGS = sorted((Path(__file__).parents[1] / "data" / "launches" / "h200-0.26").glob("*.log"))
+GPU = GpuFacts("cuda", "NVIDIA H200", "h200", 1, 139.8, "9.0")
 QWEN = ModelFacts(
     "Qwen3-0.6B", "Qwen3ForCausalLM", "0" * 16, 28, 1024, 16, 8, 128, 151936, 40960, dtype="bfloat16"
 )
@@ -38,6 +39,19 @@ def test_resolved_is_active(path):
     # The log shows the configured list; with speculation the runner rounds it afterwards.
     assert list(resolved["cudagraph_capture_sizes_in_config"]) == list(active.capture_sizes)
     assert rewritten_at_start({**resolved, "cudagraph_capture_sizes": None}, active) == ()
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_counted_steps_ran_as_foretold(path):
+    """Of a launch with --cudagraph-metrics: every decode step in a graph that the capture list has, padded as foretold."""
+    first, _, log = path.read_text().partition("\n")
+    argv = json.loads(first.partition("[")[1] + first.partition("[")[2])
+    active = parse_active(log)
+    facts = Facts(GPU, EngineFacts("python", "3.11", "0.26.0", "2.11.0", "cuda"), QWEN)
+    command = Command(("python", "-m", "vllm.entrypoints.cli.main", "serve", QWEN.model, *argv))
+    found = judge(Candidate(), command, {}, active, active, facts, in_flight=64)
+    assert not [note for note in found.notes if "decode steps" in note]
+    assert bool(found.active.decode_modes) == bool(active.graph_steps)
 
 
 def test_gpt_oss_gets_its_own_larger_list():
