@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from advisor.measure.client import WARMUP_SEEDS_FROM, BenchClient, prompt_length
 from advisor.measure.client_pool import client_environment
 from advisor.measure.counters import Counters
 from advisor.measure.workload import load_workload
+from advisor.records import Invalid
 from advisor.target_process import TargetDied, TargetTimeout
 from tests.measure.raw_results import WORKLOAD, fail, made
 
@@ -38,10 +40,16 @@ class FakeProcess:
         self.closed = True
 
     def request(self, request: dict, timeout_s: float) -> dict:
+        self.send(request)
+        return self.receive(timeout_s)
+
+    def send(self, request: dict) -> None:
         assert not self.closed
         self.requests.append(request)
+
+    def receive(self, timeout_s: float) -> dict:
         act = Stage.acts.pop(0) if Stage.acts else write_result
-        return act(request)
+        return act(self.requests[-1])
 
 
 class Stage:
@@ -150,6 +158,7 @@ def test_a_warm_up_leaves_no_file_and_tells_its_problems(client: BenchClient):
     warm = client.warm_up(URL, "served", WORKLOAD)
     assert warm.raw is None
     assert any("1 of 4 requests failed" in problem for problem in warm.problems)
+    assert Invalid.TOO_SHORT not in warm.classes
     assert not Path(Stage.processes[0].requests[0]["result_path"]).parent.exists()
 
 
@@ -165,11 +174,49 @@ def test_a_lost_process_costs_one_sample_and_is_replaced(
 ):
     Stage.acts = [raising(error)]
     lost = client.sample(URL, "served", WORKLOAD, 0, tmp_path)
-    assert said in lost.problems[0]
+    assert said in lost.problems[0] and lost.classes == (Invalid.CLIENT_DIED,)
     assert lost.output_tok_s == 0 and lost.raw is None
     assert Stage.processes[0].closed
     assert client.sample(URL, "served", WORKLOAD, 1, tmp_path).problems == ()
     assert [process.log.name for process in Stage.processes] == ["bench.log", "bench-2.log"]
+
+
+def test_several_processes_leave_one_result_of_the_whole_load(client: BenchClient, tmp_path: Path):
+    def part(request: dict) -> dict:
+        share = request["share"]
+        raw = made(len(range(share["index"], request["num_prompts"], share["of"])))
+        seen = {"prompts": "p", "cpu_s": 1.0, "wall_s": 4.0, "began": 10.0, "ended": 14.0}
+        return write_result(request, {**raw, "advisor_client": seen})
+
+    Stage.acts = [part, part]
+    client.use_processes(2)
+    assert len(Stage.processes) == 2  # the second one imports while the server starts
+    sample = client.sample(URL, "served", WORKLOAD, 3, tmp_path)
+    assert sample.problems == () and (sample.requests, sample.client.processes, sample.prompts) == (8, 2, "p")
+    requests = [process.requests[0] for process in Stage.processes]
+    assert [request["share"]["index"] for request in requests] == [0, 1]
+    assert requests[0]["share"]["barrier"] == requests[1]["share"]["barrier"]
+    assert requests[0]["seed"] == requests[1]["seed"] == 3
+    assert [path.name for path in tmp_path.glob("bench-seed*")] == ["bench-seed3.json"]
+
+
+def test_a_process_that_is_lost_takes_the_others_with_it(client: BenchClient, tmp_path: Path):
+    Stage.acts = [raising(TargetDied("bench.py ended by signal 9"))]
+    client.use_processes(2)
+    lost = client.sample(URL, "served", WORKLOAD, 3, tmp_path)
+    assert lost.classes == (Invalid.CLIENT_DIED,) and all(process.closed for process in Stage.processes)
+
+
+def test_no_more_processes_than_requests_in_flight(client: BenchClient, tmp_path: Path):
+    client.use_processes(3)
+    client.sample(URL, "served", dataclasses.replace(WORKLOAD, concurrency=1), 3, tmp_path)
+    assert [len(process.requests) for process in Stage.processes] == [1, 0, 0]
+
+
+def test_a_sample_that_is_too_short_is_told(client: BenchClient, tmp_path: Path):
+    Stage.acts = [lambda request: write_result(request, made(8, ttft_s=0.02, gap_s=0.008))]
+    short = client.sample(URL, "served", WORKLOAD, 0, tmp_path)
+    assert short.classes == (Invalid.TOO_SHORT,) and "the sample lasted 0.40 s" in short.problems[0]
 
 
 def test_ctrl_c_leaves_no_process_in_the_middle_of_a_sample(client: BenchClient, tmp_path: Path):

@@ -6,11 +6,13 @@ import dataclasses
 
 import pytest
 
+from advisor.measure.client_load import client_load
 from advisor.measure.counters import Counters
 from advisor.measure.summary import summarise
-from advisor.measure.validity import allowed_prefix_hits, judge
+from advisor.measure.validity import allowed_prefix_hits, first_problem, judge, with_problems
 from advisor.measure.workload import load_workload
-from advisor.records import Workload
+from advisor.records import Invalid, Workload
+from tests.conftest import ROOT
 from tests.measure.raw_results import WORKLOAD, fail, made, recorded
 
 RECORDED_TINY = dataclasses.replace(load_workload("tiny"), num_prompts=24)  # as it was when the results were recorded
@@ -154,6 +156,42 @@ def test_a_shared_prefix_may_be_found_and_nothing_more():
 
 def test_one_prompt_that_equals_another_is_no_scandal_in_a_small_sample():
     assert allowed_prefix_hits(dataclasses.replace(WORKLOAD, num_prompts=24)) == pytest.approx(1 / 24)
+
+
+@pytest.mark.parametrize(("preemptions", "storm"), [(0, False), (3, False), (4, True), (None, False)])
+def test_a_storm_of_preemptions_is_no_measurement_unless_it_is_meant(preemptions: float | None, storm: bool):
+    told = found(made(), counted=Counters(preemptions=preemptions))
+    assert (f"{preemptions or 0:.0f} preemptions in 8 requests" in str(told)) is storm
+    meant = dataclasses.replace(WORKLOAD, preemptions="allowed")
+    assert found(made(), meant, Counters(preemptions=preemptions)) == ()
+
+
+def test_a_few_preemptions_among_many_requests_are_none():
+    raw = made(requests=100)
+    assert found(raw, dataclasses.replace(WORKLOAD, num_prompts=100), Counters(preemptions=10)) == ()
+
+
+def test_a_busy_client_is_told_with_its_class():
+    client = {"prompts": "p", "cpu_s": 3.9, "wall_s": 4.0, "began": 0.0, "ended": 4.0}
+    raw = {**made(), "advisor_client": {**client, "loop_lags_s": [], "send_lags_s": []}}
+    sample = dataclasses.replace(summarise(raw, 0), client=client_load(raw))
+    (problem,) = judge(raw, sample, WORKLOAD, None, most_processes=1)
+    assert problem.kind is Invalid.CLIENT_BOUND and "98% of a core" in problem.text
+
+
+def test_every_problem_of_a_sample_keeps_its_class():
+    raw = made(output_tokens=3)
+    fail(raw, 1)
+    sample = with_problems(summarise(raw, 0), judge(raw, summarise(raw, 0), WORKLOAD, Counters(requests=80)))
+    assert len(sample.classes) == len(sample.problems) >= 3
+    assert {Invalid.FAILED_REQUESTS, Invalid.WRONG_LENGTH, Invalid.ANOTHER_SERVER} <= set(sample.classes)
+    assert first_problem(sample).startswith("failed-requests: 1 of 8 requests failed")
+    assert first_problem(dataclasses.replace(sample, classes=())).startswith("1 of 8")  # an older journal
+
+
+def test_the_documentation_explains_every_class():
+    rows = [line for line in (ROOT / "docs" / "measuring.md").read_text().splitlines() if line.startswith("| `")]
+    assert [kind.value for kind in Invalid if not any(row.startswith(f"| `{kind.value}` |") for row in rows)] == []
 
 
 @pytest.mark.parametrize(
