@@ -46,6 +46,12 @@ def plan_of(trials: Sequence[Trial]) -> SamplingPlan | None:
     return SamplingPlan(sample.requests + sample.failed, sample.client.processes if sample.client else 1)
 
 
+def known_prompts(trials: Sequence[Trial]) -> dict[tuple[int, int], str]:
+    """Digest of the prompts by seed and number of requests, as earlier launches sent them."""
+    samples = [sample for trial in trials for sample in trial.samples if sample.prompts and not sample.problems]
+    return {(sample.seed, sample.requests + sample.failed): sample.prompts for sample in samples}
+
+
 def _why(workload: Workload, prompts: int, processes: int, fixed: int | None) -> str:
     words = [why_prompts(workload, prompts)]
     if processes > 1:

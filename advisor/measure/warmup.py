@@ -16,7 +16,8 @@ CLOSE = 0.10  # between two successive waves, in throughput and in time per toke
 LEAST_WAVES = 2
 MOST_WAVES = 6
 MOST_S = 60.0  # no further wave begins after that
-FEWEST_REQUESTS = 8  # of a wave: fewer jump about
+FEWEST_REQUESTS = 8  # of a wave: fewer jump about; but never over an eighth of a sample, unless the load is that large
+SHARE_OF_SAMPLE = 8
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,12 @@ def wave_of(sample: Sample | None, compiled: tuple[str, ...] = ()) -> Wave:
 
 
 def wave_prompts(workload: Workload) -> int:
-    """Requests of one wave: the load once, never fewer than eight; half of `warmup_prompts` where that is given."""
+    """Requests of one wave: the load, several times where that is few; half of `warmup_prompts` where that is given."""
     if workload.warmup_prompts:
         wanted = math.ceil(workload.warmup_prompts / LEAST_WAVES)
     elif workload.concurrency:
-        wanted = workload.concurrency * math.ceil(FEWEST_REQUESTS / workload.concurrency)
+        fewest = min(FEWEST_REQUESTS, workload.num_prompts // SHARE_OF_SAMPLE)
+        wanted = workload.concurrency * max(1, math.ceil(fewest / workload.concurrency))
     else:
         wanted = max(FEWEST_REQUESTS, math.ceil(workload.rate or 0))
     return min(workload.num_prompts, wanted)

@@ -48,7 +48,8 @@ class RealRunner:
     """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
 
     `plan` is what an earlier session's baseline decided about the samples; without it the first launch decides.
-    `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline.
+    `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline. `prompts`:
+    digests of the prompts that earlier sessions sent.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RealRunner:
         objective: Objective | None = None,
         reference: Telemetry | None = None,
         judge_machine: Callable[[Telemetry | None, Telemetry | None], tuple[str, ...]] = taints.judge,
+        prompts: Mapping[tuple[int, int], str] | None = None,
     ):
         self._facts = facts
         self._workload = workload
@@ -77,7 +79,7 @@ class RealRunner:
         self._waiting = waiting or _nobody
         self._plan, self._client_processes = plan, client_processes
         self._objective = objective or Objective()
-        self._digests: dict[tuple[int, int], str] = {}
+        self._digests = dict(prompts or {})
         self._reference, self._judge_machine = reference, judge_machine
         self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
         self._default = Active()  # what the baseline's log says, once it ran in this session

@@ -8,6 +8,7 @@ from advisor.engine.agreement import KEPT
 from advisor.errors import Interrupted, LaunchesFailed
 from advisor.journal import Study
 from advisor.launch.tracebacks import error_lines
+from advisor.measure.advice import advice
 from advisor.progress import Progress
 from advisor.records import Candidate, Outcome, Trial
 from advisor.request import TuneRequest
@@ -109,7 +110,7 @@ def check_baseline(trial: Trial, study: Study) -> None:
     log = study.folder / (trial.folder or "") / "server.log"
     lines = error_lines(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else []
     if trial.outcome is Outcome.INVALID_MEASUREMENT:  # the server itself was well
-        lines = ["is this machine busy with something else? the same command measures it again"]
+        lines = [advice(trial)]
     raise LaunchesFailed(
         f"the baseline ended as {trial.outcome.value}: {trial.reason}",
         "\n".join([*lines, f"log: {log}"]),

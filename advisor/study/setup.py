@@ -16,7 +16,7 @@ from advisor.journal import Study
 from advisor.measure import taints
 from advisor.measure.client import BenchClient
 from advisor.measure.load_search import told
-from advisor.measure.plan import plan_of
+from advisor.measure.plan import known_prompts, plan_of
 from advisor.measure.saturation import load_note
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
@@ -181,5 +181,5 @@ def runner(
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
         plan_of(study.trials), request.client_processes, request.objective,
-        reference=taints.reference(study.trials),
+        reference=taints.reference(study.trials), prompts=known_prompts(study.trials),
     )  # fmt: skip

@@ -75,7 +75,7 @@ class Engine:
         self.name, self.settings, self.caching, self.count_steps = name, settings, caching, count_steps
         self.lock = threading.Lock()
         self.running = 0
-        self.answered = 0
+        self.answered = self.arrived = 0
         self.seen: set[int] = set()
         self.counts = dict.fromkeys(("prompt_tokens", "generation_tokens", "prefix_cache_queries"), 0)
         self.counts |= dict.fromkeys(("prefix_cache_hits", "num_preemptions", "request_success"), 0)
@@ -94,6 +94,11 @@ class Engine:
             if FAULT == "all_cached":
                 self.counts["prefix_cache_hits"] = self.counts["prompt_tokens"]
         return len(tokens)
+
+    def arrival(self) -> int:
+        with self.lock:
+            self.arrived += 1
+            return self.arrived
 
     def done(self, tokens: int) -> None:
         with self.lock:
@@ -154,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
         elif body.get("model") != self.engine.name and FAULT != "wrong_name":
             self.reply_json({"error": {"message": f"The model `{body.get('model')}` does not exist."}}, 404)
         elif FAULT == "http_500" or (
-            FAULT == "fail_every_n" and self.engine.answered % (NUMBER or 10) == (NUMBER or 10) - 1
+            FAULT == "fail_every_n" and self.engine.arrival() % (NUMBER or 10) == 0
         ):
             self.engine.answered += 1
             self.reply_json({"error": {"message": "Internal Server Error", "code": 500}}, 500)

@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from advisor.measure.advice import advice
 from advisor.measure.length import least_requests, least_s, length_problem, prompts_for, wanted_s
-from advisor.measure.plan import first_plan, plan_of, planned, revised
+from advisor.measure.plan import first_plan, known_prompts, plan_of, planned, revised
 from advisor.measure.warmup import MOST_S, MOST_WAVES, Wave, judge_warm_up, wave_of, wave_prompts
 from advisor.measure.workload import load_workload, preset_names
 from advisor.records import ClientLoad, Invalid, SamplingPlan, Trial, Workload, from_json, to_json
@@ -59,12 +60,13 @@ def test_a_server_that_answers_nothing_is_not_waited_for():
     assert wave_of(None).requests == 0
 
 
-def test_a_wave_is_the_load_once_with_eight_requests_at_least():
+def test_a_wave_is_the_load_once_or_a_few_requests_more():
+    assert wave_prompts(load_workload("chat", concurrency=1)) == 2  # of 16 in a sample: each takes a second or more
     assert wave_prompts(load_workload("chat")) == 64
     assert wave_prompts(load_workload("tiny")) == 8
     assert wave_prompts(load_workload("chat", rate=20)) == 20
     assert wave_prompts(dataclasses.replace(LOAD, warmup_prompts=50)) == 25
-    assert wave_prompts(dataclasses.replace(LOAD, num_prompts=5, concurrency=1)) == 5
+    assert wave_prompts(dataclasses.replace(LOAD, num_prompts=5, concurrency=1)) == 1
 
 
 # ---------------------------------------------------------------- length
@@ -146,6 +148,20 @@ def test_an_older_journal_tells_its_plan_by_its_samples():
     old = trial(0, {}, 100.0, phase="baseline")
     assert plan_of([old]) == SamplingPlan(64)
     assert plan_of([dataclasses.replace(old, plan=SamplingPlan(96, 2, "why"))]) == SamplingPlan(96, 2, "why")
+
+
+def test_prompts_of_earlier_sessions_are_known():
+    sent = dataclasses.replace(sample(3, 100.0), prompts="abc")
+    bad = dataclasses.replace(sent, seed=4, problems=("x",))
+    trials = [dataclasses.replace(trial(1, {}, 100.0), samples=(sent, bad, sample(5, 1.0)))]
+    assert known_prompts(trials) == {(3, 64): "abc"}
+
+
+def test_there_is_advice_for_every_class():
+    for kind in Invalid:
+        bad = dataclasses.replace(sample(0, 1.0), classes=(kind,), problems=("x",))
+        assert advice(dataclasses.replace(trial(0, {}), samples=(bad,)))
+    assert "busy" in advice(trial(0, {}, 100.0))
 
 
 def test_records_of_older_journals_are_read():

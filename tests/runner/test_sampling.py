@@ -58,7 +58,7 @@ def faulty(runner, fault, seeds=(0,)):
 def test_a_sound_launch_records_how_it_was_measured(runner):
     done = baseline(runner())
     assert done.ok, done.reason
-    assert done.warm_up.waves >= 2 and done.warm_up.steady and done.warm_up.prompts == 8 * done.warm_up.waves
+    assert done.warm_up.waves >= 2 and done.warm_up.steady and done.warm_up.prompts == 4 * done.warm_up.waves
     assert done.plan.num_prompts == done.samples[0].requests == done.samples[1].requests
     assert done.samples[0].client.processes == 1 and done.samples[0].prompts != done.samples[1].prompts
     assert from_json(type(done), to_json(done)) == done
@@ -96,7 +96,7 @@ def test_a_compilation_in_the_window_is_warmed_up_and_measured_again(runner):
     made = runner()
     first = baseline(made)
     # The start asks once; then come the waves; the kernel is compiled in the middle of the first sample.
-    done = faulty(made, f"jit_at_n:{1 + 2 * 8 + first.plan.num_prompts // 2}", seeds=(0, 1))
+    done = faulty(made, f"jit_at_n:{1 + 2 * 4 + first.plan.num_prompts // 2}", seeds=(0, 1))
     assert done.ok, done.reason
     compiled = [note for note in done.notes if "jit-compiled: Triton kernel _fused_kernel_" in note]
     repeated = [sample for sample in done.samples if sample.asked_seed is not None]
@@ -107,7 +107,7 @@ def test_a_compilation_in_the_window_is_warmed_up_and_measured_again(runner):
 
 
 def test_a_compilation_in_the_warm_up_prolongs_it(runner):
-    done = faulty(runner(), "jit_at_n:12")
+    done = faulty(runner(), "jit_at_n:8")
     assert done.ok and done.warm_up.waves >= 3
 
 
@@ -125,6 +125,13 @@ def test_other_prompts_for_a_known_seed_are_no_measurement(runner):
     assert done.outcome is Outcome.INVALID_MEASUREMENT and done.reason.startswith(
         "other-prompts: the prompts of seed 0"
     )
+
+
+def test_prompts_of_an_earlier_session_are_held_against_this_one(runner):
+    first = baseline(runner())
+    changed = {(0, first.plan.num_prompts): "0" * 16}
+    done = baseline(runner(plan=first.plan, prompts=changed), 1)
+    assert done.reason.startswith("other-prompts: ")
 
 
 def test_a_baseline_that_is_too_quick_gets_more_prompts_and_everybody_the_same(runner, monkeypatch):
