@@ -194,6 +194,19 @@ class GraphSteps:
 
 
 @dataclass(frozen=True)
+class StartUp:
+    """What a start went into, seconds. None: the log does not tell."""
+
+    cache: str | None = None  # "cold": compiled anew; "warm": compiled code was found; None: nothing had to be compiled
+    imports_s: float | None = None  # from exec until the engine begins: interpreters, imports, configuration
+    load_s: float | None = None  # weights
+    compile_s: float | None = None  # torch.compile, from the cache or anew
+    capture_s: float | None = None  # CUDA graphs
+    kernels_s: float | None = None  # autotuner, warm-up of kernels: built where they are not there yet
+    rest_s: float | None = None  # memory profiling, KV cache, the first token, and what the log does not tell
+
+
+@dataclass(frozen=True)
 class Active:
     """What the server itself says that it runs, in its log and on its /metrics page. None: it does not say."""
 
