@@ -122,8 +122,8 @@ def test_a_machine_without_nvml(monkeypatch) -> None:
     monkeypatch.setattr(nvml, "library", lambda: None)
     guard = Guard(GPU)
     with guard.watch() as watch:
-        pass
-    assert watch.telemetry.polls == 1 and watch.telemetry.gpu_memory_mib is None and watch.telemetry.cores
+        time.sleep(0.05)  # some ticks of the kernel's clock
+    assert watch.telemetry.polls >= 1 and watch.telemetry.gpu_memory_mib is None and watch.telemetry.cores
 
 
 def test_a_gpu_that_is_not_the_launchs_is_not_watched(gpus) -> None:
