@@ -8,13 +8,14 @@ digit only, is judged on the same scale as a trained one: 0 is equal, about 1.1 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.measure.answers import Answers, Reply
 
+LIKELIEST = 4
 SKIPPED = 1  # the first position of a forced answer: its input is the prompt's own last token, not the forced one
 
 
@@ -103,6 +104,32 @@ def _difference(one: np.ndarray, other: np.ndarray, skipped: int) -> float:
     length, width = min(len(one), len(other)), min(one.shape[1], other.shape[1])
     gap = np.abs(one[skipped:length, :width] - other[skipped:length, :width])
     return _mean([gap.ravel()]) if np.isfinite(gap).any() else np.nan
+
+
+# ---------------------------------------------------------------- likeliest tokens
+
+
+def likeliest_gaps(matched: Iterable[tuple[Reply, Reply]]) -> list[float]:
+    """Share of the likeliest tokens that are not the other's too, for each pair of forced answers: 0 is equal, 1 nothing common.
+
+    It needs no scale at all, and sees garbage even where weights are so small that all log-probabilities are equal in float32.
+    """
+    return [_not_common(one, other) for one, other in matched]
+
+
+def _not_common(one: Reply, other: Reply) -> float:
+    shares = []
+    for first, second in zip(one.top[SKIPPED:], other.top[SKIPPED:], strict=False):
+        mine, theirs = _likeliest(first, one.forced), _likeliest(second, other.forced)
+        if mine and theirs:
+            shares.append(1 - len(mine & theirs) / min(len(mine), len(theirs)))
+    return float(np.mean(shares)) if shares else np.nan
+
+
+def _likeliest(values: Mapping[str, float | None], forced: str) -> set[str]:
+    """The four likeliest without the forced one, which is listed wherever it ranks."""
+    ranked = sorted((token for token in values if token != forced), key=lambda token: -(values[token] or 0.0))
+    return set(ranked[:LIKELIEST])
 
 
 # ---------------------------------------------------------------- greedy text
