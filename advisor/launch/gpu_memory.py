@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from advisor import nvml
 from advisor.errors import EnvironmentMismatch
-from advisor.nvml import MIB, Holder
+from advisor.nvml import Holder
 from advisor.records import GpuFacts
 
 # What may remain over the use before the launch: driver book-keeping of other processes moves by some tens of MiB.
@@ -60,21 +60,21 @@ def _hint(fits: float | None) -> str:
 
 def used(gpu: GpuFacts) -> Usage | None:
     """MiB in use on each GPU of `gpu`; None where NVML cannot say."""
-    return _memory(gpu, "used")
+    return _memory(gpu, 0)
 
 
 def totals(gpu: GpuFacts) -> Usage | None:
-    """MiB that each GPU of `gpu` has; None where NVML cannot say."""
-    return _memory(gpu, "total")
+    """MiB of each GPU of `gpu` that can be used, as CUDA counts them; None where NVML cannot say."""
+    return _memory(gpu, 1)
 
 
-def _memory(gpu: GpuFacts, field: str) -> Usage | None:
+def _memory(gpu: GpuFacts, which: int) -> Usage | None:
     library = nvml.library() if gpu.kind == "cuda" else None
     if library is None:
         return None
     try:
         found = nvml.devices(library, gpu.uuids)
-        return {uuid: getattr(library.nvmlDeviceGetMemoryInfo(handle), field) // MIB for uuid, handle in found}
+        return {uuid: nvml.memory(library, handle)[which] for uuid, handle in found}
     except library.NVMLError:
         return None
 

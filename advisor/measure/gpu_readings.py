@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor import nvml
-from advisor.nvml import MIB
 from advisor.records import Foreign, GpuFacts
 
 # Names of the bits of nvmlClocksEventReasons (nvml.h). The last two came with nvidia-ml-py 13.
@@ -108,17 +107,22 @@ class GpuReader:
     def _poll(self, handle: Any) -> GpuPoll:
         power = nvml.ask(self._nvml, "nvmlDeviceGetPowerUsage", handle)
         rates = nvml.ask(self._nvml, "nvmlDeviceGetUtilizationRates", handle)
-        memory = nvml.ask(self._nvml, "nvmlDeviceGetMemoryInfo", handle)
         return GpuPoll(
             sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", handle, "NVML_CLOCK_SM"),
             memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", handle, "NVML_CLOCK_MEM"),
             temperature_c=self._ask("nvmlDeviceGetTemperature", handle, "NVML_TEMPERATURE_GPU"),
             power_w=None if power is None else power / 1000,
             share=None if rates is None else rates.gpu / 100,
-            memory_mib=None if memory is None else memory.used // MIB,
+            memory_mib=self._used_mib(handle),
             # The old name of nvmlDeviceGetCurrentClocksEventReasons: drivers before 535 have only this one.
             reasons=nvml.ask(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle),
         )
+
+    def _used_mib(self, handle: Any) -> int | None:
+        try:
+            return nvml.memory(self._nvml, handle)[0]
+        except self._nvml.NVMLError:
+            return None
 
     def _ask(self, function: str, handle: Any, constant: str) -> Any | None:
         return nvml.ask(self._nvml, function, handle, getattr(self._nvml, constant))

@@ -17,7 +17,8 @@ class FakeGpu:
     """Units as NVML has them, but MiB for memory. None: this GPU does not support the figure."""
 
     used: int = 0
-    total: int = 143771  # of an H200
+    total: int = 143156  # of an H200, without what the driver keeps
+    reserved: int = 615
     processes: dict[int, int | None] = field(default_factory=dict)  # pid -> MiB
     graphics: dict[int, int | None] = field(default_factory=dict)
     sm_clock: int | None = 1980
@@ -32,7 +33,10 @@ class FakeGpu:
 
 class FakeNvml:
     NVMLError = NVMLError
+    nvmlMemory_v2 = 0x2000028
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    old_driver = False
 
     def __init__(self, **gpus: FakeGpu):
         self.gpus = {name.replace("_", "-"): gpu for name, gpu in gpus.items()}
@@ -52,9 +56,13 @@ class FakeNvml:
             raise NVMLError(f"no {uuid}")
         return uuid
 
-    def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
+    def nvmlDeviceGetMemoryInfo(self, handle: str, version: int | None = None) -> SimpleNamespace:
         gpu = self.gpus[handle]
-        return SimpleNamespace(used=gpu.used * MIB, total=gpu.total * MIB, free=(gpu.total - gpu.used) * MIB)
+        if version and self.old_driver:
+            raise NVMLError("not supported")
+        used = gpu.used if version else gpu.used + gpu.reserved  # as the older structure has it
+        free, total = gpu.total - gpu.used, gpu.total + gpu.reserved
+        return SimpleNamespace(used=used * MIB, free=free * MIB, total=total * MIB, reserved=gpu.reserved * MIB)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:
         return self._processes(self.gpus[handle].processes)

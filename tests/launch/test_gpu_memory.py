@@ -70,6 +70,16 @@ def test_holders_are_named_with_their_memory(machine) -> None:
     assert nvml.told([]) == f"{OUTSIDE} (the driver lists no process)"
 
 
+@pytest.mark.parametrize("old_driver", [False, True])
+def test_what_the_driver_keeps_for_itself_is_not_others_memory(machine, monkeypatch, old_driver) -> None:
+    """An empty H200: 615 MiB by the old structure, nothing by the new one (recorded, driver 580)."""
+    machine(used=0)
+    monkeypatch.setattr(FakeNvml, "old_driver", old_driver)
+    assert used(GPU) == {"GPU-a": 615 if old_driver else 0}
+    assert gpu_memory.totals(GPU)["GPU-a"] >= 143156
+    wait_clean(GPU, 0.99, None, timeout_s=0)
+
+
 def test_a_pid_of_another_namespace_gets_no_name_of_ours(machine, monkeypatch) -> None:
     """In a container NVML may give the machine's pids: then pid N here is another process, without a GPU file open."""
     machine(processes={OURS: 2048})
@@ -121,7 +131,7 @@ def test_a_dirty_gpu_is_told_before_anything_is_launched(machine, tmp_path, fake
     name = nvml.name_of(OURS)
     assert caught.value.problem == (
         f"GPU memory is in use by others: 19.5 GiB on GPU-a, held by pid {OURS} ({name}, 18.6 GiB); "
-        "vLLM wants 126.4 GiB of 140.4 GiB free (--gpu-memory-utilization 0.9)"
+        "vLLM wants 125.8 GiB of 139.8 GiB free (--gpu-memory-utilization 0.9)"
     )
     assert "--gpu-memory-utilization 0.85'" in caught.value.hint
     assert caught.value.exit_code == 3

@@ -32,6 +32,6 @@ def test_a_server_stuck_in_the_driver_ends_the_study_before_memory_is_waited_for
 
 def test_what_the_server_was_counts_as_ours_when_memory_is_waited_for(unused_port) -> None:
     asked: list[set[int]] = []
-    ended = SimpleNamespace(processes=lambda: [SimpleNamespace(pid=11)], stop=lambda: [])
+    ended = SimpleNamespace(processes=lambda: [SimpleNamespace(pid=11)], stop=list)
     stop.stop(ended, unused_port, SimpleNamespace(wait_released=asked.append), known={12})
     assert asked == [{11, 12}]
