@@ -1,7 +1,7 @@
 """What NVML says of the GPUs during a sample: polled figures, reasons for low clocks, and processes that are not ours.
 
 Units as NVML has them are converted once, here: mW to W, percent to shares, bytes to MiB. What a GPU, a driver or a MIG
-slice does not support is None. A poll takes well under a millisecond of processor time a GPU (docs/measuring.md).
+slice does not support is None.
 """
 
 from __future__ import annotations
