@@ -7,7 +7,8 @@
         ...                          # one sample
     watch.telemetry                  # a record for the sample; judge() in taints.py says what it means
 
-A thread polls twice a second (docs/measuring.md says what that costs); processor time is read only before and after. Nothing here raises for what a machine does not tell: such a figure is None.
+A thread polls twice a second (docs/measuring.md says what that costs); processor time is read only before and after.
+Nothing here raises for what a machine does not tell: such a figure is None.
 """
 
 from __future__ import annotations
