@@ -180,7 +180,7 @@ def jobs(noises: Sequence[Noise], runs: int) -> dict[str, Job]:
     found = {}
     for noise in noises:
         found[f"{noise.name}: baseline against itself"] = Job(noise, 0.0, runs, default_budget())
-        found[f"{noise.name}: true gain of 5%"] = Job(noise, GAIN, runs // 2, default_budget())
+        found[f"{noise.name}: true gain of 5%"] = Job(noise, GAIN, runs // 4, default_budget())
         each = launches_for(noise, GAIN)
         if each <= MOST_LAUNCHES:
             found[f"{noise.name}: true gain of 5%, {each} launches each"] = Job(

@@ -51,12 +51,18 @@ def test_variance_components_are_recovered():
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_recorded_noise_is_readable(path):
     noise = read_noise(path)
-    assert len(noise.launches) >= 5 and 0 < noise.rest < 0.5
+    assert len(noise.launches) >= 3 and 0 < noise.rest < 0.5
 
 
-@pytest.mark.skipif(len(RECORDED) < 1, reason="no recorded noise")
+def test_what_the_h200_showed_finds_5_percent_and_nothing_else():
+    noise = read_noise(ROOT / "docs" / "evidence" / "noise-h200.json")
+    null = summary(outcomes(noise, 0.0, range(100), default_budget()))
+    true = summary(outcomes(noise, 0.05, range(100), default_budget()))
+    assert null["improved"] <= 0.02 and null["keep-defaults"] >= 0.95 and true["better_won"] >= 0.9
+
+
 def test_the_command_prints_what_scripts_read(capsys):
-    main(["--json", "--runs", "20", "--noise", str(RECORDED[0])])
+    main(["--json", "--runs", "20", "--noise", str(ROOT / "docs" / "evidence" / "noise-h200.json")])
     printed = json.loads(capsys.readouterr().out)
     assert {"false_improved", "power_at_5_percent", "launches_median"} <= printed.keys()
     assert printed["false_improved"] <= 0.2
