@@ -88,14 +88,16 @@ def tune(
     rate: Annotated[float | None, typer.Option(help="Requests a second, instead of the workload's.")] = None,
     input_tokens: Annotated[int | None, typer.Option(help="Prompt length, instead of the workload's.")] = None,
     output_tokens: Annotated[int | None, typer.Option(help="Output length, instead of the workload's.")] = None,
-    num_prompts: Annotated[
-        int | None, typer.Option(help="Requests of one sample, instead of the workload's.")
-    ] = None,
+    num_prompts: Annotated[int | None, typer.Option(help="Requests of one sample, instead of the workload's.")] = None,
     samples: Annotated[int, typer.Option(help="Seeds that each launch is measured with.", min=1)] = 2,
     client_processes: Annotated[
         int | None, typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1)
     ] = None,
     confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict, at least.", min=3)] = 3,
+    soak: Annotated[
+        str | None,
+        typer.Option(help="How long a winner must stand its load: 90s, 5m; default: a twentieth of the budget."),
+    ] = None,
     quality_command: Annotated[
         str | None,
         typer.Option(
@@ -147,7 +149,7 @@ def tune(
         budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
         engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed,
-        quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
+        soak=soak, quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))
@@ -189,13 +191,17 @@ def export(
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def explain(
     command: Annotated[
-        list[str] | None, typer.Argument(help="What you run, after --: vllm serve MODEL ..., docker run ..., python -m ...")
+        list[str] | None,
+        typer.Argument(help="What you run, after --: vllm serve MODEL ..., docker run ..., python -m ..."),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A YAML file for `vllm serve --config`, instead of a command.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file for `vllm serve --config`, instead of a command.")
+    ] = None,
     k8s: Annotated[Path | None, typer.Option(help="A Kubernetes manifest, instead of a command.")] = None,
     container: Annotated[str | None, typer.Option(help="Which container of the manifest, if several run vLLM.")] = None,
     vllm_version: Annotated[
-        str | None, typer.Option(help="0.9.0 or newer; default: the image's tag, the installed vLLM, or the newest known.")
+        str | None,
+        typer.Option(help="0.9.0 or newer; default: the image's tag, the installed vLLM, or the newest known."),
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="H100, h200, 'RTX 4090', cpu; auto: the one that is here.")] = None,
     model_config: Annotated[

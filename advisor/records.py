@@ -422,7 +422,7 @@ class Trial:
     """One launch of one candidate and what came of it. Only an OK trial has samples that count."""
 
     number: int
-    phase: str  # "baseline", "search" or "confirm"
+    phase: str  # as of runner/base.py's Job
     candidate: Candidate
     outcome: Outcome
     reason: str = ""
@@ -434,6 +434,8 @@ class Trial:
     command: Command = Command(())
     folder: str | None = None  # of the launch, relative to the study's folder
     start_s: float | None = None  # from exec to the first token
+    start_up: StartUp | None = None  # what that went into
+    memory_free: float | None = None  # share of the memory that was free after the samples, on the fullest GPU
     warmup_s: float | None = None
     warm_up: WarmUp | None = None
     plan: SamplingPlan | None = None

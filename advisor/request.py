@@ -66,19 +66,21 @@ def request_from_words(
     slo: str | None = None,
     find_load: str | None = None,
     quality_command: str | None = None,
+    soak: str | None = None,
     **rest: Any,
 ) -> TuneRequest:
     """Raises InputError for the first word that is wrong, before anything is inspected or started."""
     tokens = tuple(split_serve_args(serve_args))
     _check_serve_args(tokens)
     slug_of(gpu)
+    total_s = parse_duration_s(budget)
     goal, load = parse_goal(objective, slo, find_load), load_workload(workload, **overrides)
     check_load(goal, load)
     return TuneRequest(
         model=model,
         gpu=gpu,
         workload=load,
-        budget=Budget(parse_duration_s(budget), trials, confirm_launches),
+        budget=Budget(total_s, trials, confirm_launches, soak_s=_soak_s(soak, total_s)),
         space=load_space(space) if space else None,
         objective=goal,
         serve_args=tokens,
@@ -86,6 +88,11 @@ def request_from_words(
         quality_command=parse_command(quality_command) if quality_command is not None else (),
         **rest,
     )
+
+
+def _soak_s(text: str | None, budget_s: float) -> float:
+    """What a person wants, else a twentieth of the budget: from 10 s to 5 minutes."""
+    return parse_duration_s(text, "--soak") if text is not None else min(max(budget_s / 20, 10.0), 300.0)
 
 
 def parse_env(words: Sequence[str]) -> dict[str, str]:

@@ -23,7 +23,9 @@ from advisor.space.candidates import SearchSpace, first_candidates
 from advisor.study import setup
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.launches import Launches, how_to_continue, search_goes_on
+from advisor.study.proof import prove
 from advisor.verdict.confirm import confirm
+from advisor.verdict.disturbed import with_disturbances
 from advisor.verdict.goals import with_goals
 
 
@@ -74,7 +76,8 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, launch: Lau
         verdict = confirm(
             lambda candidate, number: launch("confirm", candidate, number), launch.done, objective, budget
         )
-        return with_goals(verdict, launch.done(), objective, request.workload, budget.confirm_rounds)
+        verdict = with_goals(verdict, launch.done(), objective, request.workload, budget.confirm_rounds)
+        return prove(with_disturbances(verdict, launch.done()), request, launch, progress)
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None
 

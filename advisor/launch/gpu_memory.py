@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 
+import psutil
+
 from advisor import nvml
 from advisor.errors import EnvironmentMismatch
 from advisor.nvml import Holder
@@ -66,6 +68,15 @@ def used(gpu: GpuFacts) -> Usage | None:
 def totals(gpu: GpuFacts) -> Usage | None:
     """MiB of each GPU of `gpu` that can be used, as CUDA counts them; None where NVML cannot say."""
     return _memory(gpu, 1)
+
+
+def free_share(gpu: GpuFacts) -> float | None:
+    """Share of the memory that nobody uses: of the fullest GPU, or of the machine where vLLM runs on its processor."""
+    if gpu.kind == "cpu":
+        memory = psutil.virtual_memory()
+        return memory.available / memory.total
+    now, whole = used(gpu), totals(gpu)
+    return min(1 - now[uuid] / whole[uuid] for uuid in whole) if now and whole else None
 
 
 def _memory(gpu: GpuFacts, which: int) -> Usage | None:

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -58,7 +58,8 @@ class Server:
     """Context manager. Raises LaunchFailed from the `with` line when the server does not get ready, and from
     check_alive; NotStopped or GpuMemoryHeld (AdvisorErrors) from the end of the block when something is left over, and
     GpuInUse where somebody else's GPU memory is in the way: no candidate is to blame for these, and the study ends.
-    `usual`: MiB in use on each GPU before the study's first launch, which is nobody's fault later on.
+    `usual`: MiB in use on each GPU before the study's first launch, which is nobody's fault later on. `caches`: variables
+    that say where vLLM and what it uses keep compiled code; those of the command go first.
 
     Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s.
     """
@@ -73,6 +74,7 @@ class Server:
         on_event: OnEvent | None = None,
         grace: Grace | None = None,
         usual: gpu_memory.Usage | None = None,
+        caches: Mapping[str, str] | None = None,
     ):
         self.command = command
         self.served_name = served_name
@@ -91,6 +93,7 @@ class Server:
         self._engine: set[int] = set()
         self._known: set[int] = set()  # every pid that was seen to be the server's
         self._usual = usual
+        self._caches = dict(caches or {})
 
     @property
     def base_url(self) -> str:
@@ -171,7 +174,7 @@ class Server:
         plumbing = ("--host", ports.HOST, "--port", str(self.port), "--served-model-name", self.served_name)
         argv = (*self.command.argv, *plumbing)
         scratch = None if SOCKETS in self.command.env else sockets_folder()
-        added = {**PLUMBING, **({SOCKETS: scratch} if scratch else {}), **self.command.env}
+        added = {**PLUMBING, **({SOCKETS: scratch} if scratch else {}), **self._caches, **self.command.env}
         record = {"argv": redact_argv(argv), "env": redact_env(added)}
         (self.folder / COMMAND).write_text(json.dumps(record, indent=2) + "\n")
         env = with_own_tools(scrubbed_environment(os.environ, added), argv[0])

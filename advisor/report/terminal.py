@@ -63,7 +63,7 @@ class Lines:
         self.baseline = baseline
         seen = evidence(trial)
         counted = score if seen is trial else score_of(seen, self._objective)
-        if counted is not None and trial.phase != "confirm" and self._is_best(seen, counted):
+        if counted is not None and trial.phase in ("baseline", "search") and self._is_best(seen, counted):
             self.best = (counted, seen.candidate.label)
         self._write(trial_line(trial, score, baseline, self._objective))
         for note in trial.notes[:_NOTES]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from advisor.engine.agreement import Agreement, judge
+from advisor.engine.graph_steps import metrics_arguments
 from advisor.engine.logs import parse_active
 from advisor.engine.metrics_page import with_page
 from advisor.engine.render import serve_command
+from advisor.engine.startup import parse_startup
 from advisor.errors import EnvironmentMismatch
 from advisor.journal import now
-from advisor.launch import gpu_memory
+from advisor.launch import caches, gpu_memory
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
@@ -23,6 +27,7 @@ from advisor.measure.load_search import find_load
 from advisor.measure.metrics_page import keep_page, kept_page
 from advisor.measure.plan import planned
 from advisor.measure.probe import probe
+from advisor.measure.quality import TIMEOUT_S, run_quality
 from advisor.measure.telemetry import Guard
 from advisor.measure.validity import first_problem
 from advisor.records import (
@@ -33,8 +38,10 @@ from advisor.records import (
     LoadPoint,
     Objective,
     Outcome,
+    QualityScore,
     Sample,
     SamplingPlan,
+    StartUp,
     Telemetry,
     Trial,
     WarmUp,
@@ -43,13 +50,16 @@ from advisor.records import (
 from advisor.runner.base import Job
 from advisor.runner.sampling import Client, Sampling
 
+# A launch that soaks also counts which steps run in which graphs; vLLM writes that count into its log as often as this.
+COUNT_OFTEN = {"VLLM_LOG_STATS_INTERVAL": "2"}
+
 
 class RealRunner:
     """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
 
     `plan` is what an earlier session's baseline decided about the samples; without it the first launch decides.
     `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline. `prompts`:
-    digests of the prompts that earlier sessions sent.
+    digests of the prompts that earlier sessions sent. `evaluation`: a person's quality command.
     """
 
     def __init__(
@@ -68,6 +78,8 @@ class RealRunner:
         reference: Telemetry | None = None,
         judge_machine: Callable[[Telemetry | None, Telemetry | None], tuple[str, ...]] = taints.judge,
         prompts: Mapping[tuple[int, int], str] | None = None,
+        evaluation: tuple[str, ...] = (),
+        evaluation_timeout_s: float = TIMEOUT_S,
     ):
         self._facts = facts
         self._workload = workload
@@ -80,6 +92,7 @@ class RealRunner:
         self._plan, self._client_processes = plan, client_processes
         self._objective = objective or Objective()
         self._digests = dict(prompts or {})
+        self._evaluation, self._evaluation_timeout_s = evaluation, evaluation_timeout_s
         self._reference, self._judge_machine = reference, judge_machine
         self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
         self._default = Active()  # what the baseline's log says, once it ran in this session
@@ -110,8 +123,9 @@ class RealRunner:
         gpu = self._facts.gpu
         guard = Guard(gpu)
         with Server(
-            launch.command, name, launch.folder, gpu, self._limits, self._waiting, usual=self._usual_memory
-        ) as server:
+            launch.command, name, launch.folder, gpu, self._limits, self._waiting,
+            usual=self._usual_memory, caches=self._caches(launch.job),
+        ) as server:  # fmt: skip
             launch.times["start_s"] = server.start_s
             sampling = self._sampling(server, launch, guard)
             with launch.timed("warmup_s"):
@@ -119,10 +133,26 @@ class RealRunner:
             with launch.timed("measure_s"):
                 self._measure(sampling, launch)
             launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
+            launch.memory_free = gpu_memory.free_share(gpu)
             keep_page(server.base_url, launch.folder)
             self._ask_fixed_prompts(server, launch)
+            self._evaluate(server, launch)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
+
+    def _caches(self, job: Job) -> Mapping[str, str]:
+        if job.caches == "study":
+            return caches.study_cache(self._folder, os.environ)
+        return caches.proof_cache(self._folder, empty=job.caches == "empty")
+
+    def _evaluate(self, server: Server, launch: _Launch) -> None:
+        """The person's own evaluation, where this launch is one that it judges."""
+        if not (launch.job.evaluate and self._evaluation):
+            return
+        self._waiting("the quality command", 0.0)
+        name, limit_s = server.served_name, self._evaluation_timeout_s
+        launch.quality = run_quality(self._evaluation, server.base_url, name, launch.folder, limit_s)
+        server.check_alive()
 
     def _ask_fixed_prompts(self, server: Server, launch: _Launch) -> None:
         """What the output gate is judged by; after the samples, which it must not change, and only where they count."""
@@ -144,7 +174,7 @@ class RealRunner:
 
     def _measure(self, sampling: Sampling, launch: _Launch) -> None:
         """Every seed of the job. The first launch of a study decides the plan that all others have, if it is valid."""
-        launch.plan, seeds = self._plan, launch.job.seeds
+        launch.plan, seeds, begun = self._plan, launch.job.seeds, time.monotonic()
         if self._objective.find_load:
             self._find_load(sampling, launch)
             seeds = ()
@@ -154,8 +184,15 @@ class RealRunner:
             seeds = seeds[1:]
         for seed in seeds:
             launch.samples.append(sampling.measure(seed, launch.plan))
+        self._soak(sampling, launch, begun + launch.job.soak_s)
         if self._plan is None and not any(sample.problems for sample in launch.samples):
             self._plan = launch.plan
+
+    def _soak(self, sampling: Sampling, launch: _Launch, end: float) -> None:
+        """Sample after sample, each with new prompts, until the job's time is over or one of them is not valid."""
+        seeds, plan = itertools.count(launch.job.seeds[-1] + 1), launch.plan
+        while plan and time.monotonic() < end and not any(sample.problems for sample in launch.samples):
+            launch.samples.append(sampling.measure(next(seeds), plan))
 
     def _find_load(self, sampling: Sampling, launch: _Launch) -> None:
         """Several loads on this launch; its samples are those of the highest that meets the SLO."""
@@ -178,8 +215,10 @@ class RealRunner:
     def _command(self, job: Job) -> Command:
         model = self._facts.model.model
         path = str(Path(model).resolve()) if Path(model).is_dir() else model  # the server runs in its own folder
-        python, version = self._facts.engine.python, self._facts.engine.vllm_version
-        return serve_command(python, path, self._serve_args, self._serve_env, job.candidate, version)
+        engine = self._facts.engine
+        counting = metrics_arguments(engine.flags, engine.platform) if job.soak_s else ()
+        env = {**COUNT_OFTEN, **self._serve_env} if counting else self._serve_env
+        return serve_command(engine.python, path, (*self._serve_args, *counting), env, job.candidate, engine.vllm_version)
 
     def _launch_folder(self, job: Job) -> Path:
         """A new folder each time: a launch that was interrupted keeps its log."""
@@ -212,6 +251,8 @@ class _Launch:
         self.plan: SamplingPlan | None = None
         self.loads: tuple[LoadPoint, ...] = ()
         self.answers: Path | None = None
+        self.quality: QualityScore | None = None
+        self.memory_free: float | None = None
         self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
         self.active = Active()
@@ -242,6 +283,17 @@ class _Launch:
         elif bad:
             self.outcome, self.reason = Outcome.INVALID_MEASUREMENT, bad[0]
 
+    def start_up(self) -> StartUp | None:
+        """The parts of the start, once there was one."""
+        start_s = self.times.get("start_s")
+        return None if start_s is None else parse_startup(self.log_text(), start_s, self.active)
+
+    def log_text(self) -> str:
+        try:
+            return self.log_path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
     def trial(self, root: Path, total_s: float) -> Trial:
         return Trial(
             number=self.job.number,
@@ -258,6 +310,9 @@ class _Launch:
             plan=self.plan,
             loads=self.loads,
             answers=str(self.answers.relative_to(root)) if self.answers else None,
+            quality=self.quality,
+            memory_free=None if self.memory_free is None else round(self.memory_free, 4),
+            start_up=self.start_up(),
             command=self.command,
             folder=str(self.folder.relative_to(root)),
             total_s=round(total_s, 3),
@@ -273,11 +328,8 @@ def _nobody(what: str, seconds: float) -> None:
 
 
 def _active(launch: _Launch) -> Active:
-    try:
-        log = launch.log_path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return Active()
-    return with_page(parse_active(log), kept_page(launch.folder))
+    log = launch.log_text()
+    return with_page(parse_active(log), kept_page(launch.folder)) if log else Active()
 
 
 def _relative(sample: Sample, root: Path) -> Sample:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from advisor.records import Outcome, Trial
 from advisor.units import duration
 
+PROOF_LAUNCHES = 3  # two launches, of which the first has to compile and to build everything anew
 FINALISTS = 3  # candidates that are launched afresh at most: each one more makes the interval of all wider
 
 
@@ -23,6 +24,7 @@ class Budget:
     trials: int | None = None
     confirm_rounds: int = 3
     confirm_most: int = 12
+    soak_s: float = 0.0  # of load on the winner, before it is recommended
 
     def left_s(self, done: Sequence[Trial]) -> float:
         """Seconds that further launches may take."""
@@ -36,7 +38,14 @@ class Budget:
         one_round = self.confirm_rounds * typical_cost_s(done)
         found = sum(trial.phase == "search" and trial.ok for trial in done)
         wanted = (1 + min(max(found, 1), FINALISTS)) * one_round
-        return max(2 * one_round, min(wanted, self.total_s / 2))
+        proof_s = self.proof_s(done)
+        return max(2 * one_round + proof_s, min(wanted + proof_s, self.total_s / 2))
+
+    def proof_s(self, done: Sequence[Trial]) -> float:
+        """What the proof of a winner costs: a cold start, the soak and a second start. Nothing once it was made."""
+        if not self.soak_s or any(trial.phase == "soak" for trial in done):
+            return 0.0
+        return self.soak_s + PROOF_LAUNCHES * typical_cost_s(done)
 
     def stop_reason(self, done: Sequence[Trial]) -> str | None:
         """Why the search must not launch once more, or None."""

@@ -23,7 +23,7 @@ def search(
     Raises LaunchesFailed when one cause fails several times in a row (advisor/search/common_failure.py).
     """
     for trial in done():
-        if trial.phase != "confirm" and trial.outcome is not Outcome.INTERRUPTED:
+        if trial.phase in ("baseline", "search") and trial.outcome is not Outcome.INTERRUPTED:
             teach(sampler, trial, objective)
     while True:
         reason = budget.stop_reason(done())

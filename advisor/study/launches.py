@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from advisor.engine.agreement import KEPT
 from advisor.errors import Interrupted, LaunchesFailed
@@ -18,7 +19,12 @@ from advisor.search.budget import Budget
 from advisor.search.sampler import StorageMirror
 from advisor.search.scores import score, scores, slo_violation
 from advisor.space.candidates import SearchSpace
+from advisor.study.setup import random_weights
 from advisor.verdict.confirm import seeds
+from advisor.verdict.output_gate import gated
+from advisor.verdict.proof import QUALITY, RESTART, SOAK
+
+CACHES = {SOAK: "empty", RESTART: "proof"}  # the winner's cold start, and its start on what that one compiled
 
 
 class Launches:
@@ -34,6 +40,7 @@ class Launches:
         mirror: StorageMirror | None,
     ):
         self._samples, self._objective = request.samples, request.objective
+        self._soak_s, self._random_weights = request.budget.soak_s, random_weights(request)
         self._study, self._space, self._runner = study, space, runner
         self._progress, self._mirror = progress, mirror
         for trial in study.trials:
@@ -49,12 +56,18 @@ class Launches:
             self._study.append(stop.trial)
             problem = f"stopped during trial {job.number}; the server has ended"
             raise Interrupted(problem, how_to_continue(self._study)) from None
+        trial = gated(trial, self.done(), self._study.folder, self._random_weights)
         self._study.append(trial)
         self._copy(trial)
         baseline = baseline_trial(self.done())
         reference = score(baseline, self._objective) if baseline else None
         self._progress.trial_ended(trial, score(trial, self._objective), reference)
         return trial
+
+    @property
+    def folder(self) -> Path:
+        """The study's."""
+        return self._study.folder
 
     def done(self) -> Sequence[Trial]:
         """All trials of the study so far, earlier sessions included."""
@@ -75,6 +88,9 @@ class Launches:
             seeds=seeds(phase, self._samples, number),
             round=number if phase == "confirm" else None,
             resolved={name: resolved[name] for name in KEPT if name in resolved},
+            caches=CACHES.get(phase, "study"),
+            soak_s=self._soak_s if phase == SOAK else 0.0,
+            evaluate=phase in (SOAK, QUALITY),
         )
 
     def _copy(self, trial: Trial) -> None:
@@ -98,9 +114,9 @@ def baseline_trial(trials: Sequence[Trial]) -> Trial | None:
 def search_goes_on(budget: Budget, trials: Sequence[Trial]) -> bool:
     """Once confirmed, a study is searched further only for a larger budget than the one that ended its search.
 
-    What the confirmation cost is left out, so that a finished study with the same budget launches nothing.
+    What confirmation and proof cost is left out, so that a finished study with the same budget launches nothing.
     """
-    searched = [trial for trial in trials if trial.phase != "confirm"]
+    searched = [trial for trial in trials if trial.phase in ("baseline", "search")]
     return len(searched) == len(trials) or budget.stop_reason(searched) is None
 
 

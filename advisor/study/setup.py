@@ -181,5 +181,6 @@ def runner(
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
         plan_of(study.trials), request.client_processes, request.objective,
-        reference=taints.reference(study.trials), prompts=known_prompts(study.trials),
+        reference=taints.reference(study.trials), judge_machine=taints.judge, prompts=known_prompts(study.trials),
+        evaluation=request.quality_command, evaluation_timeout_s=request.quality_timeout_s,
     )  # fmt: skip

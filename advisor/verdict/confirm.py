@@ -13,6 +13,8 @@ from advisor.verdict.decide import MIN_GAIN, Standing, decide, standings
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, fresh, launched
 
+PROOF_SEEDS = {"soak": 100_000, "restart": 200_000, "quality": 300_000}
+
 # launch(candidate, round) -> the trial, already in the journal
 Launch = Callable[[Candidate, int], Trial]
 Step = tuple[Candidate, int]
@@ -41,7 +43,7 @@ def next_launch(trials: Sequence[Trial], objective: Objective, budget: Budget) -
     further = _rounds_missing(trials, open_ones, range(budget.confirm_rounds, budget.confirm_most))
     if not open_ones or not further:
         return None
-    affordable = budget.left_s(trials) >= len(further) * typical_cost_s(trials)
+    affordable = budget.left_s(trials) - budget.proof_s(trials) >= len(further) * typical_cost_s(trials)
     return further[0] if affordable else None
 
 
@@ -70,8 +72,8 @@ def order(number: int, finalists: Sequence[Candidate]) -> list[Candidate]:
 
 
 def seeds(phase: str, samples: int, number: int = 0) -> tuple[int, ...]:
-    """Seeds of a launch: the same for every candidate of the search, others for each round of the confirmation."""
-    first = 0 if phase != "confirm" else 1000 * (number + 1)
+    """Seeds of a launch: the same for every candidate of the search, others for each round of the confirmation and the proof."""
+    first = 1000 * (number + 1) if phase == "confirm" else PROOF_SEEDS.get(phase, 0)
     return tuple(range(first, first + samples))
 
 
@@ -81,7 +83,7 @@ def _affordable(finalists: Sequence[Candidate], trials: Sequence[Trial], budget:
     kept: list[Candidate] = []
     for finalist in finalists:
         missing = len(_missing(trials, [*kept, finalist], range(budget.confirm_rounds)))
-        fits = missing * typical_cost_s(trials) <= budget.left_s(trials)
+        fits = missing * typical_cost_s(trials) <= budget.left_s(trials) - budget.proof_s(trials)
         if not kept or finalist.key in begun or fits:
             kept.append(finalist)
     return kept

@@ -1,0 +1,45 @@
+"""Where a launched server keeps compiled code: in the study's folder, so that a start is cold or warm because we made it so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+STUDY, PROOF = "cache", "cache-proof"  # folders below the study's; the second begins empty, for the winner's cold start
+
+
+def study_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    """torch.compile's artefacts are shared by the launches of a study and by nobody else, unless a person chose a place.
+
+    Triton's and FlashInfer's kernels stay where the person has them: building FlashInfer's takes minutes.
+    """
+    if "VLLM_CACHE_ROOT" in inherited:
+        return {}
+    return {"VLLM_CACHE_ROOT": str((folder / STUDY).resolve())}
+
+
+def proof_cache(folder: Path, empty: bool) -> dict[str, str]:
+    """All caches in one folder, emptied first if asked: the start of a container that was never here before.
+
+    Variables: vLLM's own, PyTorch Inductor's, Triton's, FlashInfer's (jit/env.py: the folder above `.cache/flashinfer`).
+    """
+    root = (folder / PROOF).resolve()
+    if empty:
+        shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True, exist_ok=True)
+    return {
+        "VLLM_CACHE_ROOT": str(root / "vllm"),
+        "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"),
+        "TRITON_CACHE_DIR": str(root / "triton"),
+        "FLASHINFER_WORKSPACE_BASE": str(root),
+    }
+
+
+def has_proof_cache(folder: Path) -> bool:
+    return (folder / PROOF).is_dir()
+
+
+def forget_proof_cache(folder: Path) -> None:
+    """It is as large as the compiled code of one configuration, and of no use after the proof."""
+    shutil.rmtree(folder / PROOF, ignore_errors=True)

@@ -1,0 +1,27 @@
+"""Fresh launches whose samples the machine disturbed: a verdict that rests on them says so, and does not claim a gain. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from advisor.measure.taints import tainted
+from advisor.records import Candidate, Decision, Trial, Verdict
+from advisor.verdict.fresh import BASELINE, fresh
+
+MOST = 0.5  # of the launches that a gain rests on may be disturbed
+
+
+def with_disturbances(verdict: Verdict, trials: Sequence[Trial]) -> Verdict:
+    """The verdict with what disturbed its launches in the reason; `improved` on mostly disturbed ones is inconclusive."""
+    if verdict.challenger is None:
+        return verdict
+    launches = [*fresh(trials, BASELINE).values(), *fresh(trials, verdict.challenger).values()]
+    bad = [trial for trial in launches if tainted(trial)]
+    if not bad:
+        return verdict
+    told = f"{len(bad)} of {len(launches)} fresh launches were disturbed ({tainted(bad[0])[0]})"
+    reason = f"{verdict.reason}; {told}"
+    if verdict.decision is Decision.IMPROVED and len(bad) > MOST * len(launches):
+        return dataclasses.replace(verdict, decision=Decision.INCONCLUSIVE, reason=reason, winner=Candidate())
+    return dataclasses.replace(verdict, reason=reason)

@@ -1,0 +1,114 @@
+"""The winner's proof, before it is recommended: a cold start, a load that goes on, a second start. Pure.
+
+One good start proves little: servers died minutes into their load (vLLM issue 54331), or on their second start, on code that the
+first had compiled (issue 18851).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from advisor.records import Candidate, Decision, Outcome, Trial, Verdict
+from advisor.units import percent
+from advisor.verdict.quality import baseline_problem, quality_problem
+
+SOAK, RESTART, QUALITY = "soak", "restart", "quality"  # phases of trials, in this order
+PHASES = (SOAK, RESTART, QUALITY)
+FADING = 0.10  # the last quarter of a soak may be so much slower than the first
+LEAST_FREE = 0.005  # of the memory: 0.7 GiB of an H200. vLLM died while it captured graphs with less (issue 57475)
+_BASELINE = Candidate()
+
+Step = tuple[str, Candidate]  # phase and who is launched
+
+
+def steps(verdict: Verdict, trials: Sequence[Trial], evaluates: bool) -> list[Step]:
+    """Launches that the proof of this verdict still lacks, in order; none where nothing new would be recommended.
+
+    `evaluates`: there is a quality command, and so the baseline has to be launched for it as well.
+    """
+    if verdict.decision is not Decision.IMPROVED or problem(verdict.winner, trials):
+        return []
+    wanted: list[Step] = [(SOAK, verdict.winner), (RESTART, verdict.winner)]
+    if evaluates:
+        wanted.insert(0, (QUALITY, _BASELINE))
+    return [step for step in wanted if proof_trial(trials, *step) is None]
+
+
+def proven(verdict: Verdict, trials: Sequence[Trial], tolerance: float) -> Verdict:
+    """The verdict after its proof: the default stays where the winner did not stand it."""
+    if verdict.decision is not Decision.IMPROVED:
+        return verdict
+    gain = f"gave {percent(verdict.ratio.value)} but " if verdict.ratio else ""
+    for decision, against in (
+        (Decision.KEEP_DEFAULTS, problem(verdict.winner, trials, tolerance)),
+        (Decision.INCONCLUSIVE, unjudged(verdict.winner, trials)),
+    ):
+        if against:
+            reason = f"{verdict.winner.label} {gain}{against}"
+            return dataclasses.replace(verdict, decision=decision, reason=reason, winner=_BASELINE)
+    return verdict
+
+
+def unjudged(winner: Candidate, trials: Sequence[Trial]) -> str:
+    """Why nobody can tell whether the winner's output is right, as the end of a sentence about it; empty: it was judged."""
+    soak = proof_trial(trials, SOAK, winner)
+    if soak is None or (soak.gate and soak.gate.passed):
+        return ""
+    baseline = proof_trial(trials, "baseline", _BASELINE)
+    own = baseline.gate.reason if baseline and baseline.gate and baseline.gate.passed is False else ""
+    return f"its output could not be judged: {own or 'the server did not answer the fixed prompts'}"
+
+
+def problem(winner: Candidate, trials: Sequence[Trial], tolerance: float = 0.0) -> str:
+    """What speaks against the winner so far, as the end of a sentence about it; empty: nothing."""
+    soak, restart = proof_trial(trials, SOAK, winner), proof_trial(trials, RESTART, winner)
+    evaluated = proof_trial(trials, QUALITY, _BASELINE)
+    if soak is not None and (against := _soak_problem(soak, proof_trial(trials, "baseline", _BASELINE))):
+        return against
+    if restart is not None and not restart.ok:
+        return f"did not stand its second start, with the code that the first one compiled: {_ended(restart)}"
+    if soak and soak.quality and evaluated and evaluated.quality:
+        return quality_problem(evaluated.quality, soak.quality, tolerance)
+    return ""
+
+
+def remarks(winner: Candidate, trials: Sequence[Trial]) -> list[str]:
+    """What the proof could not show, and should be said beside the verdict."""
+    soak, evaluated = proof_trial(trials, SOAK, winner), proof_trial(trials, QUALITY, _BASELINE)
+    found = []
+    if evaluated and evaluated.quality and (own := baseline_problem(evaluated.quality)):
+        found.append(own)
+    if evaluated and not evaluated.ok:
+        found.append(f"the baseline's launch for the quality command {_ended(evaluated)}")
+    if soak and soak.memory_free is None:
+        found.append("free GPU memory was not looked at: NVML does not tell")
+    return found
+
+
+def proof_trial(trials: Sequence[Trial], phase: str, candidate: Candidate) -> Trial | None:
+    """The latest launch of that phase and candidate that was not interrupted."""
+    found = (
+        trial
+        for trial in reversed(trials)
+        if trial.phase == phase and trial.candidate.key == candidate.key and trial.outcome is not Outcome.INTERRUPTED
+    )
+    return next(found, None)
+
+
+def _soak_problem(soak: Trial, baseline: Trial | None) -> str:
+    if not soak.ok:
+        return f"did not stand the load that went on: {_ended(soak)}"
+    rates = [sample.output_tok_s for sample in soak.samples]
+    quarter = max(1, len(rates) // 4)
+    first, last = sum(rates[:quarter]) / quarter, sum(rates[-quarter:]) / quarter
+    if len(rates) > 1 and last < first * (1 - FADING):
+        return f"faded under the load that went on: {percent(last / first)} output tok/s from its first to its last quarter"
+    usual = baseline.memory_free if baseline else None
+    if soak.memory_free is not None and soak.memory_free < LEAST_FREE and (usual is None or usual >= LEAST_FREE):
+        return f"left only {soak.memory_free:.1%} of the memory free"
+    return ""
+
+
+def _ended(trial: Trial) -> str:
+    return f"{trial.outcome.value}: {trial.reason}"
