@@ -39,24 +39,32 @@ def find_load(
 ) -> Found:
     """Measure loads until the highest that meets the SLO is known to RESOLUTION. `measure(workload, seed)` takes a sample.
 
-    Each load is measured with all seeds, moved on for each load so that no prompt comes twice. A sample that is not valid
-    ends the search, and stands alone in `samples`: nothing is known of the loads above.
+    Each load is measured with all seeds, moved on for each load so that no prompt comes twice. A load above one that met the
+    SLO which cannot be measured (the client sets the pace, say) is a limit like one that breaks it, and the note says so:
+    a candidate that bears more is then not found, but none wins by it. Elsewhere an invalid sample ends the search.
     """
     points: list[LoadPoint] = []
     taken: list[list[Sample]] = []
     while (now := next_load(points, workload, objective.find_load or "")) is not None:
-        load = load_of(now)
-        samples = []
-        for seed in seeds:
-            sample, now = _measured(measure, now, seed + _SEEDS_APART * len(points))
-            # Launches are compared by the seed that was asked for, whichever load they ended at.
-            samples.append(dataclasses.replace(sample, load=load, asked_seed=seed))
-            if sample.problems:
-                return Found(tuple(points), tuple(samples[-1:]), f"at {_words(now)} the measurement was not valid")
-        points.append(judged(load, samples, objective.slo))
+        samples = _samples(measure, now, [seed + _SEEDS_APART * len(points) for seed in seeds], seeds)
+        if samples[-1].problems and not any(point.met for point in points):
+            return Found(tuple(points), tuple(samples[-1:]), f"at {_words(now)} the measurement was not valid")
+        points.append(judged(load_of(now), samples, objective.slo))
         taken.append(samples)
-    chosen = _chosen(points)
-    return Found(tuple(points), tuple(taken[chosen]), told(points, objective.find_load or ""))
+    return Found(tuple(points), tuple(taken[_chosen(points)]), told(points, objective.find_load or ""))
+
+
+def _samples(
+    measure: Callable[[Workload, int], Sample], workload: Workload, seeds: Sequence[int], asked: Sequence[int]
+) -> list[Sample]:
+    """One sample a seed, up to the first that is not valid. Launches are compared by the seed that was asked for."""
+    samples: list[Sample] = []
+    for seed, pair in zip(seeds, asked, strict=True):
+        sample, workload = _measured(measure, workload, seed)
+        samples.append(dataclasses.replace(sample, load=load_of(workload), asked_seed=pair))
+        if sample.problems:
+            break
+    return samples
 
 
 def _measured(measure: Callable[[Workload, int], Sample], workload: Workload, seed: int) -> tuple[Sample, Workload]:
@@ -105,7 +113,9 @@ def is_full(history: Sequence[LoadPoint]) -> bool:
 
 def judged(load: float, samples: Sequence[Sample], slo: Sequence[SloLimit]) -> LoadPoint:
     """Whether the SLO was met at this load, and at a rate also whether the server kept up with the arrivals."""
-    problems = breaches(samples, slo)
+    problems = [f"not measured: {sample.problems[0]}" for sample in samples if sample.problems] or breaches(
+        samples, slo
+    )
     if keeps_up(samples) is False:
         problems.append("requests arrive faster than they are finished")
     rate = sum(sample.requests_s for sample in samples) / len(samples)

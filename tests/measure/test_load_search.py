@@ -91,15 +91,15 @@ def test_the_presets_begin_with_their_own_load():
 
 
 class Server:
-    """Takes samples: within the SLO up to `capacity` in flight; `bad_at` gives an invalid one."""
+    """Takes samples: within the SLO up to `capacity` in flight; from `bad_from` on invalid ones."""
 
-    def __init__(self, capacity, bad_at=None):
-        self.capacity, self.bad_at, self.asked = capacity, bad_at, []
+    def __init__(self, capacity, bad_from=1e9):
+        self.capacity, self.bad_from, self.asked = capacity, bad_from, []
 
     def __call__(self, workload, seed):
         self.asked.append((workload.concurrency, seed))
         within = 1.0 if workload.concurrency <= self.capacity else 0.5
-        problems = ("the client was starved",) if workload.concurrency == self.bad_at else ()
+        problems = ("the client was starved",) if workload.concurrency >= self.bad_from else ()
         taken = sample(seed, 10.0 * workload.concurrency, problems=problems)
         return dataclasses.replace(
             taken, slo_within={SLO[0].label: within}, slo_share=within, requests_s=workload.concurrency / 10
@@ -128,12 +128,25 @@ def test_where_no_load_is_within_the_slo_the_lowest_tried_stands():
     assert [item.load for item in found.samples] == [1.0] and not any(point.met for point in found.loads)
 
 
-def test_an_invalid_sample_ends_the_search_and_is_not_a_miss():
-    found = find_load(Server(1000, bad_at=128), CHAT, GOAL, (0,))
+def test_an_invalid_sample_at_the_workloads_own_load_is_no_measurement():
+    found = find_load(Server(1000, bad_from=64), CHAT, GOAL, (0,))
     assert [item.problems for item in found.samples] == [("the client was starved",)]
-    assert [point.load for point in found.loads] == [
-        64.0
-    ] and found.note == "at 128 in flight the measurement was not valid"
+    assert found.loads == () and found.note == "at 64 in flight the measurement was not valid"
+
+
+def test_an_invalid_sample_below_a_load_that_broke_the_slo_is_none_either():
+    def measure(workload, seed):
+        return Server(0, bad_from=1 if workload.concurrency == 1 else 1e9)(workload, seed)
+
+    found = find_load(measure, dataclasses.replace(CHAT, concurrency=2, num_prompts=32), GOAL, (0,))
+    assert found.samples[0].problems and [(point.load, point.met) for point in found.loads] == [(2.0, False)]
+
+
+def test_a_load_that_cannot_be_measured_is_a_limit_and_said():
+    found = find_load(Server(1000, bad_from=101), CHAT, GOAL, (0, 1))
+    assert {item.load for item in found.samples} <= {97.0, 98.0, 99.0, 100.0} and not found.samples[0].problems
+    assert "not measured: the client was starved" in found.note
+    assert all(point.met == (point.load <= 100) for point in found.loads)
 
 
 def test_a_growing_queue_is_not_a_load_that_the_server_bears():
