@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.records import Decision, Interval, Outcome, StudyResult, Trial, Verdict
+from advisor.records import Candidate, Decision, Interval, Outcome, StudyResult, Trial, Verdict
 from advisor.report.plan import display
 from advisor.units import duration, number, percent
 
+_COSTS = 3
 _UNITS = {
     "output_tok_s": "output tok/s",
     "input_tok_s": "input tok/s",
@@ -21,19 +23,57 @@ _UNITS = {
 
 
 def summary(result: StudyResult, profile: Path) -> list[str]:
-    """Verdict, figures, command, profile: lines without markup."""
-    verdict = result.verdict
-    lines = [headline(verdict)]
-    if verdict.baseline and verdict.tuned:
-        metric = verdict.objective
-        lines.append(
-            f"{unit(metric)}: default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"
-        )
-    if result.random_weights:
-        lines.append("measured with random weights: speed carries over to the real ones, output was not judged")
-    lines.append(f"serve with: {display(result.tuned_command)}")
-    lines.append(f"profile: {profile}")
-    return [*lines, launches(result.trials, result.elapsed_s)]
+    """Verdict, figures with their noise, start, output, command, profile, cost: seven lines at most, without markup."""
+    lines = [headline(result.verdict), figures(result.verdict), starts(result), output(result)]
+    lines += [f"serve with: {display(result.tuned_command)}", f"profile: {profile}"]
+    return [*filter(None, lines), launches(result.trials, result.elapsed_s)]
+
+
+def figures(verdict: Verdict) -> str:
+    """Both sides on the objective, and what fresh launches of one configuration differ by."""
+    metric = verdict.objective
+    if metric not in verdict.baseline or metric not in verdict.tuned:
+        return ""
+    sides = f"default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"
+    noise = "" if verdict.noise is None else f"; launches of the default differ by {verdict.noise:.1%}"
+    if noise and verdict.smallest_gain is not None:
+        noise += f", a gain of {verdict.smallest_gain:.1%} would have shown"
+    return f"{unit(metric)}: {sides}{noise}"
+
+
+def starts(result: StudyResult) -> str:
+    """`start: default 99s cold, 55s warm; candidate ...`: medians of what the study saw."""
+    arms = {"default": Candidate(), "candidate": result.verdict.challenger}
+    told = [
+        f"{name} {_starts(result.trials, arm)}" for name, arm in arms.items() if arm and _starts(result.trials, arm)
+    ]
+    return f"start: {'; '.join(told)}" if told else ""
+
+
+def _starts(trials: Sequence[Trial], candidate: Candidate) -> str:
+    ours = [trial for trial in trials if trial.candidate.key == candidate.key and trial.start_up and trial.start_s]
+    kinds = {
+        "cold": [t for t in ours if t.start_up.cache == "cold"],
+        "warm": [t for t in ours if t.start_up.cache != "cold"],
+    }
+    medians = {kind: statistics.median([trial.start_s for trial in found]) for kind, found in kinds.items() if found}
+    return ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in medians.items())
+
+
+def output(result: StudyResult) -> str:
+    """What is known of the answers."""
+    weights = "random weights: speed carries over to real ones; " if result.random_weights else ""
+    candidate = result.verdict.challenger
+    gates = [trial.gate for trial in result.trials if trial.gate]
+    own = next(
+        (gate.reason for gate in gates if gate.passed is False and gate.reason.startswith("the baseline's own")), ""
+    )
+    if own:
+        return f"{weights}{own}: nothing was judged against it"
+    ours = [trial.gate for trial in result.trials if trial.gate and candidate and trial.candidate.key == candidate.key]
+    if ours and all(gate.passed for gate in ours):
+        return f"{weights}the candidate's answers to fixed prompts agree with the default's"
+    return (weights + "output was not judged") if weights or candidate else ""
 
 
 def launches(trials: Sequence[Trial], elapsed_s: float) -> str:
@@ -56,16 +96,26 @@ def headline(verdict: Verdict) -> str:
     """What was gained, with its uncertainty, in one line."""
     improved = verdict.decision is Decision.IMPROVED
     if improved and (verdict.others or verdict.ratio is None or verdict.ratio.low <= 1):
-        return f"improved: {verdict.reason}"  # by another objective, or by meeting the SLO: the reason names all figures
+        # By another objective, or by meeting the SLO: the reason names all figures.
+        return f"improved: {verdict.reason}{costs(verdict)}"
     if improved and verdict.ratio:
         return (
             f"improved: {verdict.winner.label} gives {percent(verdict.ratio.value)} {unit(verdict.objective)} over the default "
             f"(95% interval {percent(verdict.ratio.low)} to {percent(verdict.ratio.high)}, "
-            f"{verdict.launches} fresh launches each)"
+            f"{verdict.launches} fresh launches each){costs(verdict)}"
         )
     if verdict.decision is Decision.KEEP_DEFAULTS:
         return f"keep-defaults: {verdict.reason}"
     return f"inconclusive, so keep the defaults for now: {verdict.reason}"
+
+
+def costs(verdict: Verdict) -> str:
+    """`, but TPOT p50 +27.0%`: what a gain costs belongs into the same line."""
+    worst = [
+        f"{unit(item.metric).removeprefix('ms ')} {percent(item.ratio.value)}" for item in verdict.tradeoffs[:_COSTS]
+    ]
+    more = len(verdict.tradeoffs) - len(worst)
+    return f", but {', '.join(worst)}{f' and {more} more' if more else ''}" if worst else ""
 
 
 def unit(metric: str) -> str:

@@ -8,10 +8,11 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from advisor.records import Candidate, Decision, Outcome, StudyResult, Trial
+from advisor.records import Candidate, Decision, Outcome, SamplingPlan, StudyResult, Trial
 from advisor.search.scores import evidence
 from advisor.serving_profile.args import ServeLine, format_line, line_of, quoted
-from advisor.serving_profile.figures import fresh_launches, launch_mean, running, side
+from advisor.serving_profile.checks import costs, finalists, output_sides, proof_part
+from advisor.serving_profile.figures import fresh_launches, launch_mean, running, side, starts
 from advisor.serving_profile.schema import (
     SCHEMA,
     ActiveSides,
@@ -36,7 +37,7 @@ RANDOM_WEIGHTS = (
     "Measured with random weights: speed and memory are those of the architecture, the answers are noise. "
     "Measure again with the real weights where output decides the work: experts, speculation, stop tokens."
 )
-_PHASES = ("baseline", "search", "confirm")
+_PHASES = ("baseline", "search", "confirm", "soak", "restart", "quality")
 _REASON_LENGTH = 200
 _EXAMPLES = 3
 
@@ -48,9 +49,10 @@ def build_profile(result: StudyResult) -> Profile:
     line = _serve_line(result, model, clean)
     improved = result.verdict.decision is Decision.IMPROVED
     other = result.verdict.winner if improved else result.verdict.challenger
-    launches = {"default": fresh_launches(result.trials, Candidate())}
+    arms = {"default": Candidate()}
     if other and not other.is_baseline:
-        launches["tuned" if improved else "challenger"] = fresh_launches(result.trials, other)
+        arms["tuned" if improved else "challenger"] = other
+    launches = {name: fresh_launches(result.trials, candidate) for name, candidate in arms.items()}
     return Profile(
         schema=SCHEMA,
         model=_model(result, model, line),
@@ -60,8 +62,10 @@ def build_profile(result: StudyResult) -> Profile:
         objective=_goal(result, clean),
         decision=_decision(result, clean),
         serve=Serve(args=line.options(), env=dict(line.env), command=format_line(line)),
-        measured=Measured(**{side_name: side(arm) for side_name, arm in launches.items()}),
+        measured=Measured(**{name: side(launches[name], starts(result.trials, arm)) for name, arm in arms.items()}),
         active=ActiveSides(**{side_name: running(arm, clean.text) for side_name, arm in launches.items()}),
+        output=output_sides(launches, clean.text),
+        proof=proof_part(result),
         study=_study(result, clean),
     )
 
@@ -131,15 +135,21 @@ def _workload(result: StudyResult, launches: Iterable[Trial], clean: Scrubber) -
         name=load.name,
         input_tokens=load.input_tokens,
         output_tokens=load.output_tokens,
-        num_prompts=load.num_prompts,
+        num_prompts=_plan(result).num_prompts if _plan(result) else load.num_prompts,
         concurrency=load.concurrency,
         rate_requests_s=load.rate,
         length_spread=load.length_spread,
         shared_prefix_tokens=load.shared_prefix_tokens,
         warmup_prompts=load.warmup_prompts,
+        client_processes=_plan(result).client_processes if _plan(result) else None,
         seeds=sorted({sample.seed for trial in launches for sample in trial.samples if not sample.problems}),
         source=clean.text(load.source),
     )
+
+
+def _plan(result: StudyResult) -> SamplingPlan | None:
+    """What all samples of the study had in common; None in a study of an older advisor."""
+    return next((trial.plan for trial in result.trials if trial.plan is not None), None)
 
 
 def _goal(result: StudyResult, clean: Scrubber) -> Goal:
@@ -173,6 +183,9 @@ def _decision(result: StudyResult, clean: Scrubber) -> DecisionPart:
         ratio=Ratio(value=ratio.value, low=ratio.low, high=ratio.high) if ratio else None,
         launches_per_arm=verdict.launches,
         noise_percent=None if verdict.noise is None else verdict.noise * 100,
+        smallest_gain_percent=None if verdict.smallest_gain is None else verdict.smallest_gain * 100,
+        costs=costs(verdict) or None,
+        finalists=finalists(verdict, clean.text) or None,
     )
 
 

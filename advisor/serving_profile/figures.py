@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from advisor.records import Active, Candidate, Sample, Trial
-from advisor.serving_profile.schema import Figure, Running, Side
+from advisor.serving_profile.schema import Figure, Running, Side, StartParts
 from advisor.verdict.statistics import mean_interval
 
 _NOTES = 6
 _LATENCIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2el_ms"}
 _OTHER_NAMES = {"goodput": "goodput_requests_s", "max_concurrency": "load", "max_rate": "load"}
+_START_PARTS = ("imports_s", "load_s", "compile_s", "capture_s", "kernels_s", "rest_s")
 _RUNNING = (
     "attention_backends",
     "flash_attention_version",
@@ -67,8 +68,29 @@ def _valid(trial: Trial) -> bool:
     return any(not sample.problems for sample in trial.samples)
 
 
-def side(launches: Sequence[Trial]) -> Side | None:
-    """Figures of one candidate's launches, None where there is no launch."""
+def starts(trials: Sequence[Trial], candidate: Candidate) -> dict[str, StartParts]:
+    """`start_cold` and `start_warm` from all of the candidate's starts; one that had nothing to compile is warm."""
+    ours = [trial for trial in trials if trial.candidate.key == candidate.key and trial.start_up and trial.start_s]
+    kinds = {
+        "start_cold": [trial for trial in ours if trial.start_up.cache == "cold"],
+        "start_warm": [trial for trial in ours if trial.start_up.cache != "cold"],
+    }
+    return {name: _start_parts(found) for name, found in kinds.items() if found}
+
+
+def _start_parts(launches: Sequence[Trial]) -> StartParts:
+    """Medians, part by part: they need not add up to the median of the whole."""
+    parts = {name: [getattr(trial.start_up, name) for trial in launches] for name in _START_PARTS}
+    known = {name: [value for value in values if value is not None] for name, values in parts.items()}
+    return StartParts(
+        launches=len(launches),
+        total_s=statistics.median([trial.start_s for trial in launches]),
+        **{name: statistics.median(values) for name, values in known.items() if values},
+    )
+
+
+def side(launches: Sequence[Trial], starts: Mapping[str, StartParts] | None = None) -> Side | None:
+    """Figures of one candidate's launches, None where there is no launch. `starts`: what `starts()` made of all of them."""
     if not launches:
         return None
     metrics = {name: name for name in ("output_tok_s", "input_tok_s", "requests_s", "goodput_requests_s", "load")}
@@ -82,6 +104,7 @@ def side(launches: Sequence[Trial]) -> Side | None:
         slo_percent=_slo_percent(launches),
         **figures,
         start_s=figure([trial.start_s for trial in launches if trial.start_s is not None]),
+        **(starts or {}),
         graph_memory_gib=_median(launches, lambda active: active.graph_memory_gib),
         kv_cache_tokens=None if tokens is None else int(tokens),
         prefix_hit_ratio=_prefix_hits(launches),

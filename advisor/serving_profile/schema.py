@@ -95,6 +95,7 @@ class Workload(Part):
     length_spread: Number = Field(description="lengths vary by this fraction both ways")
     shared_prefix_tokens: Count = Field(description="first tokens that all prompts of a sample share")
     warmup_prompts: Count = Field(description="uncounted requests before the first sample; 0: as many as fit the load")
+    client_processes: Count | None = Field(default=None, description="that sent the load together")
     seeds: list[int] = Field(description="seeds of the samples behind `measured`")
     source: str = Field(description="where the lengths come from")
 
@@ -123,6 +124,18 @@ class Goal(Part):
     )
 
 
+class Cost(Part):
+    metric: str = Field(description="figure that got worse")
+    ratio: Ratio = Field(description="challenger over default, not oriented")
+
+
+class FinalistEntry(Part):
+    candidate: str = Field(description="settings in one line")
+    outcome: Decision = Field(description="what its fresh launches say")
+    launches: Count = Field(description="pairs of fresh launches with the default")
+    ratio: Ratio | None = Field(default=None, description="as decision.ratio")
+
+
 class DecisionPart(Part):
     outcome: Decision = Field(description="improved, keep-defaults or inconclusive")
     reason: str = Field(description="why, in one sentence")
@@ -132,6 +145,43 @@ class DecisionPart(Part):
     ratio: Ratio | None = commented("challenger over default on the objective, oriented so that more than 1 is better")
     launches_per_arm: Count = Field(description="fresh launches of each side")
     noise_percent: Number | None = commented("relative standard deviation between the default's fresh launches")
+    smallest_gain_percent: Number | None = commented("gain that these launches could have shown")
+    costs: list[Cost] | None = commented("what else got worse on the challenger, as challenger over default")
+    finalists: list[FinalistEntry] | None = commented("all candidates that were launched afresh")
+
+
+class Output(Part):
+    """The output gate's judgement (docs/output-gate.md)."""
+
+    passed: bool | None = Field(default=None, description="null: it could not be judged")
+    reason: str | None = Field(default=None, description="why not, in one sentence")
+    distance: dict[str, Number] | None = Field(
+        default=None, description="to the default's answers: 0 equal, 1 unrelated"
+    )
+    limit: dict[str, Number] | None = Field(default=None, description="above which a candidate fails")
+    noise: dict[str, Number] | None = Field(default=None, description="the default against itself")
+    equal_text: Number | None = Field(default=None, description="share of greedy tokens before the first difference")
+    notes: list[str] | None = Field(default=None, description="what could not be judged")
+
+
+class OutputSides(Part):
+    default: Output | None = Field(default=None, description="the default against its own launches")
+    tuned: Output | None = Field(default=None, description="the settings in `serve` against the default")
+    challenger: Output | None = Field(default=None, description="the candidate that was not chosen against the default")
+
+
+class Proof(Part):
+    """What the winner stood before it was recommended."""
+
+    soak_s: Number = Field(description="seconds of load, sample after sample")
+    soak_samples: Count = Field(description="samples in that time, all valid")
+    output_tok_s_first: Number = Field(description="first sample of the soak")
+    output_tok_s_last: Number = Field(description="last sample of the soak")
+    memory_free_percent: Number | None = Field(default=None, description="free afterwards, on the fullest GPU")
+    cold_start_s: Number | None = Field(default=None, description="first start, with empty caches")
+    second_start_s: Number | None = Field(default=None, description="start on the code that the first one compiled")
+    quality: Number | None = Field(default=None, description="score of the quality command")
+    quality_default: Number | None = Field(default=None, description="the same, of the default")
 
 
 class Serve(Part):
@@ -153,6 +203,17 @@ class Serve(Part):
 
     def line(self) -> ServeLine:
         return parse_line(self.command)
+
+
+class StartParts(Part):
+    launches: Count = Field(description="starts behind these medians")
+    total_s: Number = Field(description="from starting the process to its first token")
+    imports_s: Number | None = Field(default=None, description="interpreters, imports, configuration")
+    load_s: Number | None = Field(default=None, description="weights")
+    compile_s: Number | None = Field(default=None, description="torch.compile")
+    capture_s: Number | None = Field(default=None, description="CUDA graphs")
+    kernels_s: Number | None = Field(default=None, description="autotuner, warm-up and builds of kernels")
+    rest_s: Number | None = Field(default=None, description="all else")
 
 
 class Side(Part):
@@ -182,6 +243,8 @@ class Side(Part):
     e2el_p50_ms: Figure | None = Field(default=None, description="whole request, median")
     e2el_p99_ms: Figure | None = Field(default=None, description="the same, 99th percentile")
     start_s: Figure | None = Field(default=None, description="from starting the process to its first token")
+    start_cold: StartParts | None = commented("starts that compiled anew, seconds; parts as the log gives them")
+    start_warm: StartParts | None = commented("starts that found their compiled code, or had nothing to compile")
     graph_memory_gib: Number | None = Field(default=None, description="memory of the CUDA graphs, median over launches")
     kv_cache_tokens: Count | None = Field(default=None, description="tokens the KV cache holds, median over launches")
     prefix_hit_ratio: Number | None = Field(default=None, description="prompt tokens served from the prefix cache")
@@ -241,7 +304,9 @@ class Study(Part):
     serve_args: str = Field(description="what the person gave with --serve-args: part of the default too")
     serve_env: Env = Field(description="what the person gave with --env: part of the default too")
     launches: Count = Field(description="servers launched")
-    launches_by_phase: dict[str, Count] = Field(description="baseline, search, confirm")
+    launches_by_phase: dict[str, Count] = Field(
+        description="baseline, search, confirm; soak, restart, quality: the proof"
+    )
     outcomes: dict[Outcome, Count] = Field(description="launches by how they ended")
     elapsed_min: Number = Field(description="wall time, minutes")
     gpu_min: Number = Field(description="minutes of launches times GPUs")
@@ -260,6 +325,10 @@ class Profile(Part):
     serve: Serve = Field(description="What to serve with.")
     measured: Measured = Field(description="Mean over launches, with the 95% interval of that mean.")
     active: ActiveSides = Field(description="What ran, as the servers' logs state it.")
+    output: OutputSides | None = Field(
+        default=None, description="Whether the answers are right, as far as fixed prompts tell."
+    )
+    proof: Proof | None = Field(default=None, description="What the settings stood before they were recommended.")
     study: Study = Field(description="What it took.")
 
     @model_validator(mode="before")

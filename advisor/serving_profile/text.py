@@ -14,13 +14,13 @@ from pydantic.fields import FieldInfo
 
 from advisor.records import Decision, Objective
 from advisor.serving_profile.args import format_lines, quoted
-from advisor.serving_profile.schema import Figure, Profile, Rejected, Serve, Workload
+from advisor.serving_profile.schema import Figure, Profile, Rejected, Serve, StartParts, Workload
 from advisor.serving_profile.values import Part, Ratio
 from advisor.units import number, percent
 
 _WIDTH = 120
 _SHORT_COMMAND = 100  # characters; a longer command is broken, one option a line
-_ON_ONE_LINE = (Figure, Ratio)
+_ON_ONE_LINE = (Figure, Ratio, StartParts)
 # What the head shows beside the objective: enough to judge the decision by.
 _HEAD_FIGURES = {
     "output_tok_s": "output tokens/s",
@@ -36,6 +36,8 @@ def profile_text(profile: Profile) -> str:
     lines = [("# " + " ".join(line.splitlines())).rstrip() for line in _head(profile)]
     for name, info in Profile.model_fields.items():
         value = getattr(profile, name)
+        if value is None:
+            continue
         if isinstance(value, Part):
             lines += ["", f"# {info.description}"]
         else:

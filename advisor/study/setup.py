@@ -162,9 +162,11 @@ def client(request: TuneRequest, facts: Facts, study: Study) -> BenchClient:
 
 
 def goal_notes(request: TuneRequest, baseline: Trial) -> list[str]:
-    """What the baseline tells of objective, SLO and load before anything is searched."""
+    """What the baseline tells of output, objective, SLO and load before anything is searched."""
     goal = request.objective
-    notes = [note] if (note := load_note(baseline.samples, request.workload, goal)) else []
+    gate = baseline.gate
+    notes = [f"{gate.reason}: no candidate can be judged against it"] if gate and gate.passed is False else []
+    notes += [note] if (note := load_note(baseline.samples, request.workload, goal)) else []
     if goal.find_load and baseline.loads:
         notes.append(told(baseline.loads, goal.find_load))
     notes += [f"the default breaks the SLO: {breach}" for breach in slo_breaches(baseline, goal)]

@@ -1,0 +1,68 @@
+"""The last lines of a tune: seven at most, and nothing that a busy person needs is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from advisor.records import Candidate, Decision, GateResult, Interval, StartUp, Tradeoff, Verdict
+from advisor.report.summary import headline, summary
+from tests.profile.study_fixture import RESULT, keep_defaults
+from tests.study_help import trial
+
+GAIN = Interval(1.08, 1.06, 1.1)
+FAST = Candidate({"x": "1"})
+VERDICT = Verdict(
+    Decision.IMPROVED, "x=1 gave +8%", "output_tok_s", FAST, FAST, GAIN, launches=3, noise=0.006, smallest_gain=0.019,
+    baseline={"output_tok_s": Interval(100.0, 99.0, 101.0)}, tuned={"output_tok_s": Interval(108.0, 107.0, 109.0)},
+)  # fmt: skip
+
+
+def started(number, settings, phase, start_s, cache, passed=True):
+    made = trial(number, settings, 100.0, phase=phase)
+    return dataclasses.replace(made, start_s=start_s, start_up=StartUp(cache=cache), gate=GateResult(passed=passed))
+
+
+TRIALS = (
+    started(0, {}, "baseline", 99.0, "cold"), started(1, {}, "confirm", 55.0, "warm"),
+    started(2, FAST.settings, "search", 120.0, "cold"), started(3, FAST.settings, "confirm", 60.0, "warm"),
+)  # fmt: skip
+
+
+def result(verdict=VERDICT, trials=TRIALS, **changes):
+    return dataclasses.replace(RESULT, verdict=verdict, trials=trials, **changes)
+
+
+def test_seven_lines_with_everything(tmp_path):
+    lines = summary(result(random_weights=False), tmp_path / "p.yaml")
+    assert len(lines) == 7
+    assert lines[1] == (
+        "output tok/s: default 100.0 ± 1.00, candidate 108.0 ± 1.00; launches of the default differ by 0.6%, "
+        "a gain of 1.9% would have shown"
+    )
+    assert lines[2] == "start: default 1m39s cold, 55s warm; candidate 2m00s cold, 1m00s warm"
+    assert lines[3] == "the candidate's answers to fixed prompts agree with the default's"
+    assert lines[4].startswith("serve with: vllm serve") and lines[5].startswith("profile: ")
+    assert lines[6].startswith("4 launches")
+
+
+def test_a_gain_that_costs_says_so_in_the_same_line():
+    worse = Tradeoff("tpot_ms.p50", Interval(1.27, 1.2, 1.3))
+    line = headline(dataclasses.replace(VERDICT, tradeoffs=(worse,)))
+    assert line.startswith("improved: x=1 gives +8.0% output tok/s") and line.endswith(", but TPOT p50 +27.0%")
+
+
+def test_many_costs_are_counted():
+    worse = tuple(Tradeoff(f"ttft_ms.p{n}", Interval(1.2, 1.1, 1.3)) for n in (50, 90, 95, 99))
+    assert headline(dataclasses.replace(VERDICT, tradeoffs=worse)).endswith("TTFT p95 +20.0% and 1 more")
+
+
+def test_a_default_whose_own_answers_are_wrong_is_named(tmp_path):
+    own = "the baseline's own output is one token repeated"
+    bad = dataclasses.replace(TRIALS[0], gate=GateResult(passed=False, reason=own))
+    lines = summary(result(trials=(bad, *TRIALS[1:])), tmp_path / "p.yaml")
+    assert any(own in line and "nothing was judged" in line for line in lines)
+
+
+def test_every_ending_has_seven_lines_at_most(tmp_path):
+    for made in (RESULT, keep_defaults(), result(trials=())):
+        assert len(summary(made, tmp_path / "p.yaml")) <= 7
