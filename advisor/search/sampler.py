@@ -204,11 +204,14 @@ class StorageMirror:
     """
 
     def __init__(self, url: str, study_name: str, objective: Objective):
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:
             self._study = optuna.create_study(
                 storage=url, study_name=study_name, directions=_directions(objective), load_if_exists=True
             )
-            self._study.set_metric_names(list(objective.metrics))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                self._study.set_metric_names(list(objective.metrics))
         except Exception as error:  # SQLAlchemy and each database driver raise their own classes
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"--storage {_without_password(url)!r} cannot be opened: {first}") from None

@@ -226,3 +226,8 @@ def test_a_launch_that_bears_no_load_breaks_the_slo_even_if_its_requests_were_in
     assert slo_violation(nowhere, goal) > 0 and eligible([nowhere], goal) == []
     somewhere = dataclasses.replace(nowhere, loads=(dataclasses.replace(point, met=True),))
     assert slo_breaches(somewhere, goal) == [] and slo_violation(somewhere, goal) == 0
+
+
+def test_opening_a_storage_says_nothing(tmp_path, recwarn, capfd):
+    StorageMirror(f"sqlite:///{tmp_path}/o.db", "s", TWO)
+    assert not recwarn.list and capfd.readouterr() == ("", "")
