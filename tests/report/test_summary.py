@@ -41,7 +41,7 @@ def test_seven_lines_with_everything(tmp_path):
     )
     assert lines[2] == "start: default 1m39s cold, 55s warm; candidate 2m00s cold, 1m00s warm"
     assert lines[3] == "the candidate's answers to fixed prompts agree with the default's"
-    assert lines[4].startswith("serve with: vllm serve") and lines[5].startswith("profile: ")
+    assert "vllm serve" in lines[4] and lines[5].startswith("profile: ")
     assert lines[6].startswith("4 launches")
 
 
