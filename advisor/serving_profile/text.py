@@ -19,6 +19,7 @@ from advisor.serving_profile.values import Part, Ratio
 from advisor.units import number, percent
 
 _WIDTH = 120
+_DEFAULT_SAMPLES = 2  # of a launch: --samples
 _SHORT_COMMAND = 100  # characters; a longer command is broken, one option a line
 _ON_ONE_LINE = (Figure, Ratio, StartParts)
 # What the head shows beside the objective: enough to judge the decision by.
@@ -109,6 +110,9 @@ def _again(profile: Profile) -> str:
         words += ["--objective", ",".join([goal.metric, *(goal.secondary or [])])]
     words += ["--slo", ",".join(goal.slo)] if goal.slo else []
     words += ["--find-load", goal.find_load] if goal.find_load else []
+    side = profile.measured.default
+    if side and side.launches and side.samples // side.launches != _DEFAULT_SAMPLES:
+        words += ["--samples", str(max(1, side.samples // side.launches))]
     if profile.study.serve_args:
         words += ["--serve-args", profile.study.serve_args]
     for name, value in profile.study.serve_env.items():
