@@ -14,12 +14,18 @@ class Job:
     """One launch to make: which candidate, in which phase, measured with which seeds (one sample each, in order)."""
 
     number: int
-    phase: str  # "baseline", "search", "confirm", or of the winner's proof (verdict/proof.py) "soak", "restart", "quality"
+    phase: (
+        str  # "baseline", "search", "confirm", or of the winner's proof (verdict/proof.py) "soak", "restart", "quality"
+    )
     candidate: Candidate
     seeds: tuple[int, ...]
     round: int | None = None
-    resolved: Mapping[str, Any] = field(default_factory=dict)  # what vLLM makes of the candidate, to compare with what runs
-    caches: str = "study"  # "study": compiled code of earlier launches; "empty": none; "proof": that of the "empty" launch
+    resolved: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what vLLM makes of the candidate, to compare with what runs
+    caches: str = (
+        "study"  # "study": compiled code of earlier launches; "empty": none; "proof": that of the "empty" launch
+    )
     soak_s: float = 0.0  # keep the load up so long, a sample after the other
     evaluate: bool = False  # run the person's own evaluation too
 

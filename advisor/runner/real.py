@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from advisor.engine.agreement import Agreement, judge
 from advisor.engine.graph_steps import metrics_arguments
-from advisor.engine.logs import parse_active
-from advisor.engine.metrics_page import with_page
 from advisor.engine.render import serve_command
-from advisor.engine.startup import parse_startup
 from advisor.errors import EnvironmentMismatch
-from advisor.journal import now
 from advisor.launch import caches, gpu_memory
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
 from advisor.measure import taints
 from advisor.measure.load_search import find_load
-from advisor.measure.metrics_page import keep_page, kept_page
+from advisor.measure.metrics_page import keep_page
 from advisor.measure.plan import planned
 from advisor.measure.probe import probe
 from advisor.measure.quality import TIMEOUT_S, run_quality
 from advisor.measure.telemetry import Guard
-from advisor.measure.validity import first_problem
 from advisor.records import (
     Active,
-    Candidate,
     Command,
     Facts,
-    LoadPoint,
     Objective,
     Outcome,
-    QualityScore,
-    Sample,
     SamplingPlan,
-    StartUp,
     Telemetry,
     Trial,
-    WarmUp,
     Workload,
 )
 from advisor.runner.base import Job
+from advisor.runner.launch import Launch
 from advisor.runner.sampling import Client, Sampling
 
 # A launch that soaks also counts which steps run in which graphs; vLLM writes that count into its log as often as this.
@@ -98,7 +86,7 @@ class RealRunner:
         self._default = Active()  # what the baseline's log says, once it ran in this session
 
     def run(self, job: Job) -> Trial:
-        launch = _Launch(job, self._command(job), self._launch_folder(job))
+        launch = Launch(job, self._command(job), self._launch_folder(job))
         begun = time.monotonic()
         try:
             self._serve(launch)
@@ -109,16 +97,16 @@ class RealRunner:
             launch.outcome, launch.reason = failure.outcome, failure.reason
         except KeyboardInterrupt:
             launch.outcome, launch.reason = Outcome.INTERRUPTED, "stopped by the person"
-            launch.active = _active(launch)
+            launch.active = launch.read_active()
             raise JobInterrupted(launch.trial(self._folder, time.monotonic() - begun)) from None
-        launch.active = _active(launch)
+        launch.active = launch.read_active()
         if job.candidate.is_baseline and launch.outcome is Outcome.OK:
             self._default = launch.active
             self._reference = self._reference or taints.reference((), launch.samples)
         launch.check(self._agreement(launch))
         return launch.trial(self._folder, time.monotonic() - begun)
 
-    def _serve(self, launch: _Launch) -> None:
+    def _serve(self, launch: Launch) -> None:
         name = f"advisor-{self._folder.name}-{launch.folder.name}"
         gpu = self._facts.gpu
         guard = Guard(gpu)
@@ -145,7 +133,7 @@ class RealRunner:
             return caches.study_cache(self._folder, os.environ)
         return caches.proof_cache(self._folder, empty=job.caches == "empty")
 
-    def _evaluate(self, server: Server, launch: _Launch) -> None:
+    def _evaluate(self, server: Server, launch: Launch) -> None:
         """The person's own evaluation, where this launch is one that it judges."""
         if not (launch.job.evaluate and self._evaluation):
             return
@@ -154,7 +142,7 @@ class RealRunner:
         launch.quality = run_quality(self._evaluation, server.base_url, name, launch.folder, limit_s)
         server.check_alive()
 
-    def _ask_fixed_prompts(self, server: Server, launch: _Launch) -> None:
+    def _ask_fixed_prompts(self, server: Server, launch: Launch) -> None:
         """What the output gate is judged by; after the samples, which it must not change, and only where they count."""
         if any(sample.problems for sample in launch.samples):
             return
@@ -162,7 +150,7 @@ class RealRunner:
         launch.answers = probe(server.base_url, server.served_name, self._facts.model, launch.folder)
         server.check_alive()
 
-    def _sampling(self, server: Server, launch: _Launch, guard: Guard) -> Sampling:
+    def _sampling(self, server: Server, launch: Launch, guard: Guard) -> Sampling:
         processes = self._plan.client_processes if self._plan else self._client_processes or 1
         if processes > 1:
             self._client.use_processes(processes)
@@ -172,7 +160,7 @@ class RealRunner:
             guard=guard, judge=lambda seen: self._judge_machine(seen, self._reference),
         )  # fmt: skip
 
-    def _measure(self, sampling: Sampling, launch: _Launch) -> None:
+    def _measure(self, sampling: Sampling, launch: Launch) -> None:
         """Every seed of the job. The first launch of a study decides the plan that all others have, if it is valid."""
         launch.plan, seeds, begun = self._plan, launch.job.seeds, time.monotonic()
         if self._objective.find_load:
@@ -188,13 +176,13 @@ class RealRunner:
         if self._plan is None and not any(sample.problems for sample in launch.samples):
             self._plan = launch.plan
 
-    def _soak(self, sampling: Sampling, launch: _Launch, end: float) -> None:
+    def _soak(self, sampling: Sampling, launch: Launch, end: float) -> None:
         """Sample after sample, each with new prompts, until the job's time is over or one of them is not valid."""
         seeds, plan = itertools.count(launch.job.seeds[-1] + 1), launch.plan
         while plan and time.monotonic() < end and not any(sample.problems for sample in launch.samples):
             launch.samples.append(sampling.measure(next(seeds), plan))
 
-    def _find_load(self, sampling: Sampling, launch: _Launch) -> None:
+    def _find_load(self, sampling: Sampling, launch: Launch) -> None:
         """Several loads on this launch; its samples are those of the highest that meets the SLO."""
         plan = launch.plan = self._plan or sampling.first_plan()
         found = find_load(
@@ -207,7 +195,7 @@ class RealRunner:
         launch.loads = found.loads
         launch.notes.append(found.note)
 
-    def _agreement(self, launch: _Launch) -> Agreement:
+    def _agreement(self, launch: Launch) -> Agreement:
         in_flight = self._workload.concurrency if self._workload else None
         job = launch.job
         return judge(job.candidate, launch.command, job.resolved, launch.active, self._default, self._facts, in_flight)
@@ -218,7 +206,9 @@ class RealRunner:
         engine = self._facts.engine
         counting = metrics_arguments(engine.flags, engine.platform) if job.soak_s else ()
         env = {**COUNT_OFTEN, **self._serve_env} if counting else self._serve_env
-        return serve_command(engine.python, path, (*self._serve_args, *counting), env, job.candidate, engine.vllm_version)
+        return serve_command(
+            engine.python, path, (*self._serve_args, *counting), env, job.candidate, engine.vllm_version
+        )
 
     def _launch_folder(self, job: Job) -> Path:
         """A new folder each time: a launch that was interrupted keeps its log."""
@@ -239,100 +229,6 @@ class JobInterrupted(KeyboardInterrupt):
         self.trial = trial
 
 
-class _Launch:
-    """What is known of a launch while it goes on."""
-
-    def __init__(self, job: Job, command: Command, folder: Path):
-        self.job, self.command, self.folder = job, command, folder
-        self.outcome, self.reason = Outcome.OK, ""
-        self.samples: list[Sample] = []
-        self.notes: list[str] = []
-        self.warm_up: WarmUp | None = None
-        self.plan: SamplingPlan | None = None
-        self.loads: tuple[LoadPoint, ...] = ()
-        self.answers: Path | None = None
-        self.quality: QualityScore | None = None
-        self.memory_free: float | None = None
-        self.credited_to: Candidate | None = None
-        self.times: dict[str, float] = {}
-        self.active = Active()
-        self.started_at = now()
-
-    @property
-    def log_path(self) -> Path:
-        return self.folder / "server.log"
-
-    @contextlib.contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.times[name] = time.monotonic() - begun
-
-    def check(self, agreement: Agreement) -> None:
-        """Take over what the server says that it runs; problems of samples, and settings that are not active, are outcomes."""
-        self.active = agreement.active
-        self.notes[:0] = agreement.notes
-        if self.outcome is not Outcome.OK:
-            return
-        bad = [first_problem(sample) for sample in self.samples if sample.problems]
-        if agreement.wrong:
-            self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, agreement.wrong
-            self.credited_to = None if bad else agreement.credited_to
-        elif bad:
-            self.outcome, self.reason = Outcome.INVALID_MEASUREMENT, bad[0]
-
-    def start_up(self) -> StartUp | None:
-        """The parts of the start, once there was one."""
-        start_s = self.times.get("start_s")
-        return None if start_s is None else parse_startup(self.log_text(), start_s, self.active)
-
-    def log_text(self) -> str:
-        try:
-            return self.log_path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
-    def trial(self, root: Path, total_s: float) -> Trial:
-        return Trial(
-            number=self.job.number,
-            phase=self.job.phase,
-            candidate=self.job.candidate,
-            outcome=self.outcome,
-            reason=self.reason,
-            samples=tuple(_relative(sample, root) for sample in self.samples),
-            active=self.active,
-            resolved=self.job.resolved,
-            credited_to=self.credited_to,
-            notes=tuple(self.notes),
-            warm_up=self.warm_up,
-            plan=self.plan,
-            loads=self.loads,
-            answers=str(self.answers.relative_to(root)) if self.answers else None,
-            quality=self.quality,
-            memory_free=None if self.memory_free is None else round(self.memory_free, 4),
-            start_up=self.start_up(),
-            command=self.command,
-            folder=str(self.folder.relative_to(root)),
-            total_s=round(total_s, 3),
-            round=self.job.round,
-            started_at=self.started_at,
-            **{name: round(seconds, 3) for name, seconds in self.times.items()},
-        )
-
-
 def _nobody(what: str, seconds: float) -> None:
     """For callers that do not watch."""
     del what, seconds
-
-
-def _active(launch: _Launch) -> Active:
-    log = launch.log_text()
-    return with_page(parse_active(log), kept_page(launch.folder)) if log else Active()
-
-
-def _relative(sample: Sample, root: Path) -> Sample:
-    if sample.raw is None or not Path(sample.raw).is_absolute():
-        return sample
-    return dataclasses.replace(sample, raw=str(Path(sample.raw).relative_to(root.resolve())))
