@@ -113,8 +113,11 @@ def test_a_compilation_in_the_warm_up_prolongs_it(runner):
 
 def test_all_candidates_get_the_same_prompts_for_a_seed_and_new_ones_for_each_other_seed(runner):
     made = runner()
-    digests = [[sample.prompts for sample in baseline(made, number).samples] for number in range(3)]
-    assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 2
+    samples = [sample for number in range(3) for sample in baseline(made, number).samples]
+    by_seed = {sample.seed: {other.prompts for other in samples if other.seed == sample.seed} for sample in samples}
+    # On a busy machine a sample can be repeated, which has prompts of its own.
+    assert {0, 1} <= by_seed.keys() and all(len(found) == 1 for found in by_seed.values())
+    assert len(set.union(*by_seed.values())) == len(by_seed)
 
 
 def test_other_prompts_for_a_known_seed_are_no_measurement(runner):
@@ -165,7 +168,8 @@ def test_a_busy_client_is_divided_and_the_division_stays(runner, monkeypatch):
     assert first.samples[0].requests == first.plan.num_prompts
     other = made.run(Job(1, "search", Candidate({"FAKE_X": "1"}), (0,)))
     assert other.plan == first.plan and other.samples[0].client.processes == 2
-    assert other.samples[0].prompts == first.samples[0].prompts
+    if other.samples[0].seed == first.samples[0].seed:  # neither was repeated because the machine is busy
+        assert other.samples[0].prompts == first.samples[0].prompts
 
 
 def test_a_client_without_room_is_a_class_and_not_a_number(runner, monkeypatch):
