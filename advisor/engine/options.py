@@ -44,13 +44,13 @@ class ServeOptions:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def with_changes(self, changes: Mapping[str, Any]) -> ServeOptions:
-        """A copy in which `changes` win; None removes an option; dictionaries are merged key by key."""
+        """A copy in which `changes` win; None removes an option; dictionaries are merged key by key, at every level."""
         merged = dict(self.values)
         for name, value in changes.items():
             if value is None:
                 merged.pop(name, None)
             elif isinstance(value, Mapping) and isinstance(merged.get(name), Mapping):
-                merged[name] = {**merged[name], **value}
+                merged[name] = deep_merge(merged[name], value)
             else:
                 merged[name] = value
         return ServeOptions(merged)
@@ -101,7 +101,7 @@ def parse_options(tokens: Iterable[str]) -> ServeOptions:
                     f"write {option} once, as JSON",
                 )
             given = _nested(key, _scalar(name, position, arguments)) if dot else _json(name, position, arguments)
-            values[option] = _deep_merge(values.get(option, {}), given) if dot else given
+            values[option] = deep_merge(values.get(option, {}), given) if dot else given
         elif level := re.fullmatch(r"-O(\d)?", name):
             values["--optimization-level"] = level[1] or _scalar(name, position, arguments)
         else:
@@ -166,11 +166,12 @@ def _nested(dotted: str, text: str) -> dict[str, Any]:
     return value
 
 
-def _deep_merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `old` in which `new` wins, key by key at every level."""
     merged = dict(old)
     for key, value in new.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _deep_merge(merged[key], value) if both else value
+        merged[key] = deep_merge(merged[key], value) if both else value
     return merged
 
 

@@ -61,11 +61,23 @@ def fixed_by(options: ServeOptions, env: Mapping[str, str], version: str | None 
     given = options.values
     fixed = {decision for option, decision in SAME_AS.items() if option in given}
     fixed |= {decision for (option, key), decision in SAME_KEYS.items() if key in _mapping(given.get(option))}
+    fixed |= {name for name, places in _NESTED.items() if any(_holds(given, *place) for place in places)}
     if fixed & _CAPTURE:  # vLLM refuses a list and a maximum that disagree
         fixed |= _CAPTURE
     if "VLLM_ATTENTION_BACKEND" in env and version is not None and version_tuple(version) < (0, 15):
         fixed.add("attention_backend")  # later versions do not read it
     return fixed | {name for name in given if is_flag(name)} | set(env)
+
+
+# Decisions whose key stands one level down, in any version: name -> (option, outer key, inner key).
+_NESTED = {
+    name: [(row.option, *row.key.split(".")) for row in rows if row.key and "." in row.key]
+    for name, rows in TABLE.items()
+}
+
+
+def _holds(given: Mapping[str, object], option: str, outer: str, inner: str) -> bool:
+    return inner in _mapping(_mapping(given.get(option)).get(outer))
 
 
 def _mapping(value: object) -> Mapping[str, object]:

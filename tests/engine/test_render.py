@@ -84,3 +84,26 @@ def test_an_old_version_gets_its_own_spelling():
 def test_setting_names():
     assert all(is_setting(name) for name in ("enforce_eager", "--block-size", "VLLM_CPU_KVCACHE_SPACE"))
     assert not any(is_setting(name) for name in ("enforce-eager", "attention", "vllm_x"))
+
+
+def test_fusion_passes_share_one_dictionary_with_the_persons_own():
+    words = ("-cc.pass_config.eliminate_noops=true", "-cc.cudagraph_mode=FULL")
+    tail = command({"fuse_norm_quant": True, "fuse_qk_norm_rope": True, "compile_sizes": (8,)}, words).argv[5:]
+    assert json.loads(tail[tail.index("--compilation-config") + 1]) == {
+        "pass_config": {"eliminate_noops": True, "fuse_norm_quant": True, "enable_qk_norm_rope_fusion": True},
+        "cudagraph_mode": "FULL",
+        "compile_sizes": [8],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "fixed"),
+    [
+        (["-cc.pass_config.enable_attn_fusion=true"], "fuse_attn_quant"),  # the name until 0.12
+        (["-cc.pass_config.fuse_attn_quant=true"], "fuse_attn_quant"),
+        (["--block-size", "64"], "block_size"),
+        (["-cc.use_inductor_graph_partition=true"], "inductor_graph_partition"),
+    ],
+)
+def test_nested_keys_fix_their_setting(words, fixed):
+    assert fixed in fixed_by(parse_options(words), {})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.options import COMPILATION, ServeOptions
+from advisor.engine.options import COMPILATION, ServeOptions, deep_merge
 from advisor.engine.reading.option_tables import OptionStatus, choices, config_keys, key_status, option_status
 from advisor.engine.versions import OLDEST, version_text
 from advisor.engine.writing.spelling_table import (
@@ -126,10 +126,15 @@ def _once(found: dict[str, Any], name: str, value: Any, spelled: str) -> None:
     found[name] = value
 
 
+_NUMBERS = (
+    "max_cudagraph_capture_size", "optimization_level", "speculative_tokens", "flash_attention_version",
+    "flash_attention_splits", "max_num_seqs", "max_num_batched_tokens", "block_size",
+)  # fmt: skip
+
+
 def _normal(name: str, value: Any) -> Any:
     """One form a decision's value: names in capitals, whole numbers as numbers, modes by name."""
-    numbers = ("max_cudagraph_capture_size", "optimization_level", "speculative_tokens", "flash_attention_version")
-    if name in numbers and isinstance(value, str) and value.strip().isdigit():
+    if name in _NUMBERS and isinstance(value, str) and value.strip().isdigit():
         return int(value)
     if name == "cudagraph_capture_sizes" and value is not None:
         given = value if isinstance(value, list | tuple) else [value]
@@ -159,7 +164,9 @@ def _place(options: dict[str, Any], env: dict[str, str], name: str, value: Any, 
     if spelled.env:
         env[spelled.env] = str(written)
     elif spelled.option and spelled.key:
-        _merge(options, spelled.option, {spelled.key: written})
+        for key in reversed(spelled.key.split(".")):
+            written = {key: list(written) if isinstance(written, tuple) else written}
+        _merge(options, spelled.option, written)
     elif spelled.option:
         _merge(options, spelled.option, written)
 
@@ -167,7 +174,7 @@ def _place(options: dict[str, Any], env: dict[str, str], name: str, value: Any, 
 def _merge(options: dict[str, Any], name: str, value: Any) -> None:
     old = options.get(name)
     if isinstance(old, Mapping) and isinstance(value, Mapping):
-        options[name] = {**old, **value}
+        options[name] = deep_merge(old, value)
     else:
         options[name] = (
             dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value

@@ -30,7 +30,7 @@ class Impossible(Exception):
 class Row:
     """The spelling from `since` on.
 
-    values: abstract value -> written value, NOTHING, or (for a JSON option without `key`) several keys at once; a value that is
+    key: of an option that takes JSON; a dot goes one level down. values: abstract value -> written value, NOTHING, or (for a JSON option without `key`) several keys at once; a value that is
     not in it is written as it is. refused: value -> sentence. cannot: the sentence for every value. renamed: computes the
     written value from (value, version) and may raise Impossible.
     """
@@ -69,6 +69,7 @@ _ALWAYS_COMPILED = (
     "before 0.10.2 vLLM compiles with VLLM_COMPILE whatever it is told; only --enforce-eager turns that off"
 )
 _MODES = {"NONE": 0, "STOCK_TORCH_COMPILE": 1, "DYNAMO_TRACE_ONCE": 2, "VLLM_COMPILE": 3}
+_ONE_FUSION = "before 0.12.0 one switch, pass_config.enable_fusion, fuses norm and activation with quantisation together"
 
 TABLE: dict[str, tuple[Row, ...]] = {
     "attention_backend": (
@@ -139,6 +140,41 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "speculative_tokens": (Row((0, 9, 0), option=SPECULATIVE, key="num_speculative_tokens"),),
     "kv_cache_dtype": (Row((0, 9, 0), option="--kv-cache-dtype"),),
     "prefix_caching": (Row((0, 9, 0), option="--enable-prefix-caching"),),
+    "max_num_seqs": (Row((0, 9, 0), option="--max-num-seqs"),),
+    "max_num_batched_tokens": (Row((0, 9, 0), option="--max-num-batched-tokens"),),
+    "block_size": (Row((0, 9, 0), option="--block-size"),),
+    "flash_attention_splits": (  # most parts that one sequence's keys are split into inside a graph
+        Row((0, 9, 0), cannot="the split count of FlashAttention needs 0.11.0 or newer"),
+        Row((0, 11, 0), env="VLLM_FLASH_ATTN_MAX_NUM_SPLITS_FOR_CUDA_GRAPH"),
+        Row((0, 13, 0), option=ATTENTION, key="flash_attn_max_num_splits_for_cuda_graph"),
+    ),
+    "inductor_graph_partition": (
+        Row((0, 9, 0), values={False: NOTHING}, cannot="Inductor's graph partition needs 0.11.0 or newer"),
+        Row((0, 11, 0), option=COMPILATION, key="use_inductor_graph_partition"),
+    ),
+    "compile_sizes": (Row((0, 9, 0), option=COMPILATION, key="compile_sizes"),),
+    "fuse_norm_quant": (
+        Row((0, 9, 0), cannot=_ONE_FUSION),
+        Row((0, 12, 0), option=COMPILATION, key="pass_config.fuse_norm_quant"),
+    ),
+    "fuse_act_quant": (
+        Row((0, 9, 0), cannot=_ONE_FUSION),
+        Row((0, 12, 0), option=COMPILATION, key="pass_config.fuse_act_quant"),
+    ),
+    "fuse_attn_quant": (
+        Row((0, 9, 0), cannot="fusing attention with quantisation needs 0.9.2 or newer"),
+        Row((0, 9, 2), option=COMPILATION, key="pass_config.enable_attn_fusion"),
+        Row((0, 12, 0), option=COMPILATION, key="pass_config.fuse_attn_quant"),
+    ),
+    "fuse_qk_norm_rope": (
+        Row((0, 9, 0), cannot="fusing the norms of q and k with their rotation needs 0.11.2 or newer"),
+        Row((0, 11, 2), option=COMPILATION, key="pass_config.enable_qk_norm_rope_fusion"),
+    ),
+    "fuse_allreduce_rms": (
+        Row((0, 9, 0), cannot="fusing all-reduce with the norm needs 0.10.0 or newer"),
+        Row((0, 10, 0), option=COMPILATION, key="pass_config.enable_fi_allreduce_fusion"),
+        Row((0, 12, 0), option=COMPILATION, key="pass_config.fuse_allreduce_rms"),
+    ),
 }
 # Options that say the same as a decision, in any version that has them: taken in as the decision, so that it is said once.
 SAME_AS: dict[str, str] = {
@@ -151,6 +187,9 @@ SAME_AS: dict[str, str] = {
     "--async-scheduling": "async_scheduling",
     "--kv-cache-dtype": "kv_cache_dtype",
     "--enable-prefix-caching": "prefix_caching",
+    "--max-num-seqs": "max_num_seqs",
+    "--max-num-batched-tokens": "max_num_batched_tokens",
+    "--block-size": "block_size",
 }
 SAME_KEYS: dict[tuple[str, str], str] = {
     (COMPILATION, "cudagraph_mode"): "cudagraph_mode",
@@ -159,6 +198,9 @@ SAME_KEYS: dict[tuple[str, str], str] = {
     (COMPILATION, "mode"): "compilation_mode",
     (ATTENTION, "backend"): "attention_backend",
     (ATTENTION, "flash_attn_version"): "flash_attention_version",
+    (ATTENTION, "flash_attn_max_num_splits_for_cuda_graph"): "flash_attention_splits",
+    (COMPILATION, "use_inductor_graph_partition"): "inductor_graph_partition",
+    (COMPILATION, "compile_sizes"): "compile_sizes",
 }
 # Renamed keys of a configuration whose values kept their meaning: (option, old key) -> (new keys, from). Read in the sources.
 _PASSES: dict[str, tuple[str, ...]] = {
@@ -204,6 +246,7 @@ DOMAINS: dict[str, tuple[Any, ...]] = {
     "performance_mode": ("balanced", "interactivity", "throughput"),
     "flash_attention_version": (2, 3, 4),
     **dict.fromkeys(("cascade_attention", "enforce_eager", "async_scheduling", "prefix_caching"), (True, False)),
+    **dict.fromkeys(("inductor_graph_partition", *(name for name in TABLE if name.startswith("fuse_"))), (True, False)),
 }
 
 
