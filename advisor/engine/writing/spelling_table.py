@@ -30,9 +30,9 @@ class Impossible(Exception):
 class Row:
     """The spelling from `since` on.
 
-    key: of an option that takes JSON; a dot goes one level down. values: abstract value -> written value, NOTHING, or (for a JSON option without `key`) several keys at once; a value that is
-    not in it is written as it is. refused: value -> sentence. cannot: the sentence for every value. renamed: computes the
-    written value from (value, version) and may raise Impossible.
+    key: of an option that takes JSON; a dot goes one level down. values: abstract value -> written value, NOTHING, or (for a JSON
+    option without `key`) several keys at once; a value that is not in it is written as it is. refused: value -> sentence.
+    cannot: the sentence for every value. renamed: computes the written value from (value, version) and may raise Impossible.
     """
 
     since: Version
