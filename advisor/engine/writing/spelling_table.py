@@ -69,7 +69,9 @@ _ALWAYS_COMPILED = (
     "before 0.10.2 vLLM compiles with VLLM_COMPILE whatever it is told; only --enforce-eager turns that off"
 )
 _MODES = {"NONE": 0, "STOCK_TORCH_COMPILE": 1, "DYNAMO_TRACE_ONCE": 2, "VLLM_COMPILE": 3}
-_ONE_FUSION = "before 0.12.0 one switch, pass_config.enable_fusion, fuses norm and activation with quantisation together"
+_ONE_FUSION = (
+    "before 0.12.0 one switch, pass_config.enable_fusion, fuses norm and activation with quantisation together"
+)
 
 TABLE: dict[str, tuple[Row, ...]] = {
     "attention_backend": (
