@@ -77,9 +77,11 @@ def _recommended(trials: Sequence[Trial], default: Trial | None, objective: Obje
         return best, f"it has the best {objective.metric}"
     ratios = gains(best, default, objective)
     told = ", ".join(f"{metric} {percent(ratio)}" for metric, ratio in zip(objective.metrics, ratios, strict=True))
+    if slo_breaches(default, objective) and min(ratios) < 1 - TIE:
+        return best, f"the default breaks the SLO, and this has the best mean gain ({told})"
+    if not any(max(gains(trial, default, objective)) > 1 + TIE for trial in order):
+        return default, f"no candidate gains more than {TIE:.0%} in any objective"
     if min(ratios) < 1 - TIE:
-        if slo_breaches(default, objective):
-            return best, f"the default breaks the SLO, and this has the best mean gain ({told})"
         return (
             default,
             f"whatever gains in one objective loses in another; the best compromise, {best.candidate.label}: {told}",

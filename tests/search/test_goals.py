@@ -159,6 +159,8 @@ def test_without_a_gain_in_the_first_objective_the_others_decide():
 def test_no_gain_anywhere_recommends_the_default():
     points, front = front_of(measured(1, {"--a": 1}, 101.0, ttft_ms=99.0))
     assert points["default"] and "no candidate gains more than 2%" in front.reason
+    _, worse = front_of(measured(1, {"--a": 1}, 80.0, ttft_ms=120.0))
+    assert worse.reason == "no candidate gains more than 2% in any objective"
 
 
 def test_ties_go_to_the_fewest_overrides_and_the_recommended_point_is_shown():
