@@ -47,12 +47,19 @@ def in_flight(raw: Mapping[str, Any], requests: Requests, workload: Workload) ->
 
 
 def keeps_up(samples: Sequence[Sample]) -> bool | None:
-    """Whether no backlog builds up while requests arrive; None where that was not recorded."""
-    rows = [sample.in_flight for sample in samples if len(sample.in_flight) == QUARTERS and not sample.problems]
+    """Whether no backlog builds up while requests arrive.
+
+    None where that was not recorded, or where most requests were still in flight when the last ones came: an answer takes
+    longer than the arrivals, which then say nothing.
+    """
+    rows = [sample for sample in samples if len(sample.in_flight) == QUARTERS and not sample.problems]
     if not rows:
         return None
-    first, last = (sum(row[i] for row in rows) / len(rows) for i in (0, QUARTERS - 1))
-    return last <= first * _GROWTH + _FEW
+    first, last = (sum(sample.in_flight[i] for sample in rows) / len(rows) for i in (0, QUARTERS - 1))
+    if last > first * _GROWTH + _FEW:
+        return False
+    sent = sum(sample.requests + sample.failed for sample in rows) / len(rows)
+    return None if last > sent / 2 else True
 
 
 def load_note(samples: Sequence[Sample], workload: Workload, objective: Objective) -> str | None:

@@ -152,6 +152,12 @@ def test_a_server_that_keeps_up_and_one_that_does_not(seed):
     assert over.in_flight[0] < over.in_flight[1] < over.in_flight[2] < over.in_flight[3]
 
 
+def test_arrivals_shorter_than_an_answer_say_nothing():
+    burst, _ = judged(arrivals(30.0, servers=64), "ttft<1s", RATE)
+    steady = dataclasses.replace(burst, in_flight=(40.0, 45.0, 50.0, 60.0))
+    assert keeps_up([steady]) is None and keeps_up([burst]) is not True
+
+
 def test_below_saturation_is_said_where_no_setting_can_help():
     calm, _ = judged(arrivals(0.5, servers=8), "ttft<1s", RATE)
     over, _ = judged(arrivals(0.5, servers=1), "ttft<1s", RATE)
