@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,13 +76,16 @@ def _collect_lines(node: yaml.Node, place: tuple, lines: dict[tuple, int]) -> No
             _collect_lines(item, (*place, index), lines)
 
 
-def read_model(path: Path, what: str, model: type[Model]) -> Model:
-    """The file as an instance of `model`. Raises one InputError that lists all mistakes, one line each, with file and line."""
+def read_model(path: Path, what: str, model: type[Model], context: Mapping[str, Any] | None = None) -> Model:
+    """The file as an instance of `model`. Raises one InputError that lists all mistakes, one line each, with file and line.
+
+    `context` is what the model's validators are told beside the data.
+    """
     data, lines = read_yaml(path, what)
     if not isinstance(data, dict):
         raise InputError(f"{what} {str(path)!r}: expected a mapping of keys, found {type(data).__name__}")
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=dict(context or {}))
     except pydantic.ValidationError as error:
         mistakes = [line for item in error.errors() for line in _mistakes(item, lines, model)]
         first, *rest = dict.fromkeys(mistakes)

@@ -42,6 +42,11 @@ def is_setting(name: str) -> bool:
     return name in SETTINGS or is_flag(name) or is_environment(name)
 
 
+def same_setting(name: str) -> str:
+    """The decision that an option stands for, `--max-num-seqs` for max_num_seqs; any other name is its own."""
+    return SAME_AS.get(name, name)
+
+
 def spelling(candidate: Candidate, version: str | None = None) -> Spelling:
     """The candidate's settings for a version; without one, for the newest known.
 
