@@ -441,6 +441,7 @@ class Trial:
     plan: SamplingPlan | None = None
     measure_s: float | None = None
     stop_s: float | None = None
+    leftovers: tuple[str, ...] = ()  # processes that it left behind when it had ended, and that had to be killed
     total_s: float = 0.0  # wall time that the trial cost
     loads: tuple[LoadPoint, ...] = ()  # tried by --find-load, in order; `samples` are those of the highest that met the SLO
     round: int | None = None  # of the confirmation

@@ -171,7 +171,7 @@ class Watch:
     def __init__(self, gpu: GpuFacts):
         self._gpu = gpu
         self._before = used(gpu) or {}
-        self._pids_before = {holder.pid for holder in self._holders()} if self._before else set()
+        self._pids_before = {holder.pid for holder in self.holders()} if self._before else set()
         self._taken: set[str] = set()
 
     def total_mib(self) -> int:
@@ -184,7 +184,7 @@ class Watch:
         """Processes that took much memory since the launch began and are not ours; empty where pids cannot be told apart."""
         if not self._before:
             return []
-        listed = self._holders()
+        listed = self.holders()
         if not nvml.pids_are_ours((holder.pid for holder in listed), ours):
             return []
         return [h for h in listed if h.pid not in ours and h.pid not in self._pids_before and (h.mib or 0) > FOREIGN_MIB]
@@ -207,8 +207,9 @@ class Watch:
             others=lambda: self.intruders(ours),
         )
 
-    def _holders(self) -> list[Holder]:
-        return nvml.holders(self._before)
+    def holders(self) -> list[Holder]:
+        """Who has memory now on the watched GPUs; empty where NVML cannot say."""
+        return nvml.holders(self._before) if self._before else []
 
 
 def wait_released(

@@ -7,7 +7,8 @@ it over two pipes, one JSON value a line:
             "stop" begins the stop ladder and "kill" skips its waits. End of file means "stop": a pipe is closed by the
             kernel whatever ends the advisor, SIGKILL included.
     stdout  {"pid": N} once the server's process exists, {"exit": CODE} when it has ended (CODE as in subprocess: minus
-            the signal's number), {"left": [..]} as the last word, with the pids that could not be ended.
+            the signal's number), {"left": [..]} as the last word, with the pids that could not be ended; before it
+            {"stubborn": [..]}, with those that went on when the server had ended at SIGTERM and they had got one too.
 
 The guard lives in a session of its own, so Ctrl-C at the terminal does not reach it. On Linux it is the *child
 subreaper* of the server: whatever the server's descendants do (a new session, a double fork, a dead parent), they stay
@@ -213,11 +214,15 @@ class Orders:
 
 def stop(children: Children, orders: Orders, leader_grace_s: float, group_grace_s: float) -> list[int]:
     """The ladder: SIGTERM to the server, SIGTERM to its group, SIGKILL to all. Returns the pids that outlived it."""
+    died_before = children.leader_gone()
     children.signal_leader(signal.SIGTERM)
     wait_until(children.leader_gone, orders, leader_grace_s)
     if not orders.killing:  # an orderly server has taken the rest with it by now
+        orderly = children.leader_gone() and not died_before
         children.signal_all(signal.SIGTERM)
         wait_until(children.all_gone, orders, group_grace_s)
+        if orderly and not orders.killing:
+            say({"stubborn": children.alive()})
     deadline = time.monotonic() + KILL_WAIT_S
     while children.alive() and time.monotonic() < deadline:
         children.signal_all(signal.SIGKILL)  # again and again: a dying parent may just have forked

@@ -51,6 +51,7 @@ class GuardedProcess:
     ):
         self.grace = grace
         self.left: list[int] | None = None  # pids that outlived the stop; None: the guard has not said yet
+        self.stubborn: list[int] = []  # pids that an orderly server left behind, and that did not end at SIGTERM either
         self._exit_code: int | None = None
         self._rest = b""
         self._closed = False
@@ -158,6 +159,8 @@ class GuardedProcess:
             self._pid = message["pid"]
         if "exit" in message:
             self._exit_code = message["exit"]
+        if "stubborn" in message:
+            self.stubborn = message["stubborn"]
         if "left" in message:
             self.left = message["left"]
 

@@ -61,7 +61,8 @@ class Server:
     `usual`: MiB in use on each GPU before the study's first launch, which is nobody's fault later on. `caches`: variables
     that say where vLLM and what it uses keep compiled code; those of the command go first.
 
-    Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s.
+    Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s, and leftovers (processes that
+    had to be killed although the server had ended).
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Server:
         self.port = 0
         self.start_s = 0.0
         self.stop_s: float | None = None
+        self.leftovers: tuple[str, ...] = ()
         self._gpu = gpu
         self._limits = limits or LaunchLimits()
         self._on_event = on_event or (lambda _event, _at_s: None)
@@ -272,7 +274,8 @@ class Server:
         self._event("stopping")
         process, self._process = self._process, None
         try:
-            self.stop_s = stop(process, self.port, self._memory, self._known)
+            stopped = stop(process, self.port, self._memory, self._known)
+            self.stop_s, self.leftovers = stopped.seconds, stopped.leftovers
         finally:
             if self._prober is not None:
                 self._prober.close()

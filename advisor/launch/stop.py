@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import psutil
 
+from advisor import nvml
 from advisor.errors import EnvironmentMismatch
 from advisor.launch import gpu_memory, ports
 from advisor.launch.process import GuardedProcess
@@ -19,8 +21,16 @@ class NotStopped(EnvironmentMismatch):
     """Something of a server is still there after SIGKILL. Measuring beside it would be wrong."""
 
 
-def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch, known: Collection[int] = ()) -> float:
-    """End the server and wait until its processes, port and GPU memory are gone. Returns the seconds it took.
+@dataclass(frozen=True)
+class Stopped:
+    """`leftovers`: processes that the server left behind when it had ended, and that had to be killed; for people."""
+
+    seconds: float
+    leftovers: tuple[str, ...] = ()
+
+
+def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch, known: Collection[int] = ()) -> Stopped:
+    """End the server and wait until its processes, port and GPU memory are gone.
 
     `known`: pids that were the server's earlier; what is left of one that has ended may still be listed by the driver.
     The order of signals is the guard's (guard.py). Raises NotStopped or gpu_memory.GpuMemoryHeld, each naming the pids.
@@ -28,6 +38,7 @@ def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch, known: Co
     begun = time.monotonic()
     try:
         ours = {member.pid: _name(member.pid) for member in process.processes()}
+        held = {holder.pid: holder.mib for holder in memory.holders()}
     finally:  # Ctrl-C at the wrong moment included
         left = process.stop()
     if left:
@@ -38,7 +49,13 @@ def stop(process: GuardedProcess, port: int, memory: gpu_memory.Watch, known: Co
         )
     _wait_port_closed(port, ours)
     memory.wait_released({*ours, *known})
-    return time.monotonic() - begun
+    return Stopped(time.monotonic() - begun, tuple(_leftover(pid, ours, held) for pid in process.stubborn))
+
+
+def _leftover(pid: int, names: Mapping[int, str], held: Mapping[int, int | None]) -> str:
+    """`pid 4711 (python3, 29.3 GiB)`: with its GPU memory, where the driver lists it."""
+    memory = nvml.gib(held[pid]) if pid in held else ""
+    return f"pid {pid} ({', '.join(filter(None, (names.get(pid, ''), memory))) or 'started at the end'})"
 
 
 def _unkillable(pid: int, name: str) -> str:

@@ -45,6 +45,7 @@ class Launch:
         self.answers: Path | None = None
         self.quality: QualityScore | None = None
         self.memory_free: float | None = None
+        self.leftovers: tuple[str, ...] = ()
         self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
         self.active = Active()
@@ -109,6 +110,7 @@ class Launch:
             answers=str(self.answers.relative_to(root)) if self.answers else None,
             quality=self.quality,
             memory_free=None if self.memory_free is None else round(self.memory_free, 4),
+            leftovers=self.leftovers,
             start_up=self.start_up(),
             command=self.command,
             folder=str(self.folder.relative_to(root)),

@@ -127,6 +127,8 @@ class RealRunner:
             self._evaluate(server, launch)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
+        launch.leftovers = server.leftovers
+        launch.notes += [f"left behind when the server had ended, and killed: {one}" for one in server.leftovers]
 
     def _caches(self, job: Job) -> Mapping[str, str]:
         if job.caches == "study":

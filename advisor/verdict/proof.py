@@ -66,6 +66,8 @@ def problem(winner: Candidate, trials: Sequence[Trial], tolerance: float = 0.0) 
     evaluated = proof_trial(trials, QUALITY, _BASELINE)
     if soak is not None and (against := _soak_problem(soak, proof_trial(trials, "baseline", _BASELINE))):
         return against
+    if against := _left_behind(winner, trials):
+        return against
     if restart is not None and not restart.ok:
         return f"did not stand its second start, with the code that the first one compiled: {_ended(restart)}"
     if soak and soak.quality and evaluated and evaluated.quality:
@@ -94,6 +96,18 @@ def proof_trial(trials: Sequence[Trial], phase: str, candidate: Candidate) -> Tr
         if trial.phase == phase and trial.candidate.key == candidate.key and trial.outcome is not Outcome.INTERRUPTED
     )
     return next(found, None)
+
+
+def _left_behind(winner: Candidate, trials: Sequence[Trial]) -> str:
+    """A server that leaves processes behind blocks its own restart with their memory. Once is chance; often, unlike the
+    default, is the candidate's doing."""
+    theirs, own = (
+        [trial for trial in trials if trial.candidate.key == candidate.key and trial.ok] for candidate in (winner, _BASELINE)
+    )
+    left = [trial.leftovers for trial in theirs if trial.leftovers]
+    if len(left) < max(2, len(theirs) / 2) or any(trial.leftovers for trial in own):
+        return ""
+    return f"left processes behind at {len(left)} of {len(theirs)} stops, which had to be killed: {left[-1][0]}"
 
 
 def _soak_problem(soak: Trial, baseline: Trial | None) -> str:

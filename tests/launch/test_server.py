@@ -298,6 +298,7 @@ def test_nothing_survives_the_end(fake_server: MakeServer, fault: str) -> None:
     assert living(pids) == []
     assert not ports.is_open(launched.port)
     assert launched.stop_s < 5
+    assert len(launched.leftovers) == (fault == "orphan_child")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
