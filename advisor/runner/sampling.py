@@ -48,7 +48,7 @@ class Target(Protocol):
 
     def pids(self) -> list[int]: ...
 
-    def check_alive(self) -> None: ...
+    def check_alive(self, ask: bool = False) -> None: ...
 
 
 class Sampling:
@@ -146,7 +146,7 @@ class Sampling:
         self._waiting(f"measuring, seed {used}")
         with self._guard.watch() as watch, self._window() as window:
             sample = self._client.sample(self._server.base_url, self._server.served_name, workload, used, self._folder)
-        self._server.check_alive()
+        self._check_server(sample)
         sample = dataclasses.replace(
             sample,
             asked_seed=seed if attempt else None,
@@ -169,8 +169,12 @@ class Sampling:
     def _wave(self) -> Wave:
         with self._window() as window:
             self._last_wave = self._client.warm_up(self._server.base_url, self._server.served_name, self._workload)
-        self._server.check_alive()
+        self._check_server(self._last_wave)
         return wave_of(self._last_wave, window.compiled)
+
+    def _check_server(self, sample: Sample) -> None:
+        """Raises LaunchFailed for a dead server. A client that came to no end may have waited for one that only looks alive."""
+        self._server.check_alive(ask=Invalid.CLIENT_DIED in sample.classes)
 
     def _window(self) -> Window:
         return Window(self._server.base_url, self._server.log_path, self._server.pids)
