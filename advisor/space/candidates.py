@@ -3,153 +3,139 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from advisor.engine.render import is_environment
-from advisor.errors import InputError
-from advisor.records import Candidate, EngineFacts, GpuFacts, Rejection, Workload
-from advisor.space.capture_lists import NAMES, named_list
-from advisor.space.rules import automatic_backend, objection
-from advisor.space.spec import DEFAULT, LEGAL, SpaceSpec
+from advisor.records import Candidate, EngineFacts, GpuFacts, ModelFacts, Rejection
+from advisor.space.choices import Limits, SettingChoices, concrete_settings, legal_settings
+from advisor.space.design import combinations, count, singles_and_pairs
+from advisor.space.rules import Place, objection
+
+__all__ = [
+    "AT_ONCE",
+    "Limits",
+    "SearchSpace",
+    "SettingChoices",
+    "build_space",
+    "concrete_settings",
+    "first_candidates",
+    "resolved_identity",
+]
 
 # resolve(candidates) -> for each one a dictionary: {"ok": True, "resolved": {...}} or {"ok": False, "error": "..."}
 Resolver = Callable[[Sequence[Candidate]], Sequence[Mapping[str, Any]]]
+AT_ONCE = 600  # combinations; vLLM resolves some 50 a second
 
 
-@dataclass(frozen=True)
-class SettingChoices:
-    """A setting after the facts have spoken: its concrete values (None is vLLM's own choice) and its conditions."""
-
-    name: str
-    values: tuple[Any, ...]
-    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-
-    def exists(self, chosen: Mapping[str, Any]) -> bool:
-        """Whether the setting is there, given the values chosen for the settings above it."""
-        return all(chosen.get(other) in wanted for other, wanted in self.when.items())
-
-
-@dataclass(frozen=True)
 class SearchSpace:
-    """What may be proposed: the tree of choices, and the distinct legal candidates in it (without the baseline)."""
+    """What may be proposed: the tree of choices, and the distinct legal candidates known in it (without the baseline).
 
-    settings: tuple[SettingChoices, ...]
-    candidates: tuple[Candidate, ...]
-    rejections: tuple[Rejection, ...]
-    resolved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # candidate key -> what vLLM makes of it
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of the baseline as vLLM resolves it: what bounds a capture list."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-
-
-def concrete_settings(
-    spec: SpaceSpec, engine: EngineFacts, gpu: GpuFacts, workload: Workload, limits: Limits, fixed: set[str]
-) -> tuple[SettingChoices, ...]:
-    """The space's settings with their words replaced by values; settings that the person fixed are left out.
-
-    Raises InputError when nothing is left to choose.
+    A space of up to `at_once` combinations is known whole from the beginning. Of a larger one, each value and each pair of
+    values is; what else is proposed gets known through `admit`, one resolution at a time. `total` counts combinations of values
+    that this vLLM has words for.
     """
-    choices = []
-    for name, setting in spec.settings.items():
-        if name in fixed:
-            continue
-        words = [DEFAULT, *_other_backends(engine)] if setting.values == LEGAL else setting.values
-        values = tuple(_concrete(name, word, gpu, workload, limits) for word in words)
-        when = {
-            other: tuple(None if word == DEFAULT else word for word in wanted)
-            for other, wanted in setting.when.items()
-            if other not in fixed
-        }
-        choices.append(SettingChoices(name, _without_repeats(values), when))
-    if not any(value is not None for choice in choices for value in choice.values):
-        taken = [name for name in spec.settings if name in fixed]
-        given = f" (fixed by --serve-args or --env: {', '.join(taken)})" if taken else ""
-        raise InputError(f"search space {spec.name!r} leaves nothing to choose{given}", "add values, or free a setting")
-    return tuple(choices)
 
+    def __init__(
+        self,
+        settings: tuple[SettingChoices, ...],
+        place: Place,
+        resolve: Resolver,
+        refused: Sequence[Rejection] = (),
+        at_once: int = AT_ONCE,
+    ):
+        self.settings = settings
+        self.total = count(settings)
+        self.complete = self.total <= at_once
+        self.resolved: dict[str, Mapping[str, Any]] = {}  # candidate key -> what vLLM makes of it
+        self._resolve = resolve
+        self._stands_for: dict[str, Candidate | None] = {}  # key -> the candidate of its class, None where it is dropped
+        self._classes: dict[str, Candidate] = {}
+        self._distinct: list[Candidate] = []
+        self._rejections = list(refused)
+        self._place = Place(place.engine, place.gpu, place.model, self._baseline())
+        self.admit(combinations(settings) if self.complete else singles_and_pairs(settings))
 
-def _other_backends(engine: EngineFacts) -> list[str]:
-    automatic = automatic_backend(engine)
-    return [backend.name for backend in engine.backends if backend.valid and backend.name != automatic]
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The distinct legal ones known so far."""
+        return tuple(self._distinct)
 
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """What was looked at and dropped, with the reason."""
+        return tuple(self._rejections)
 
-def _concrete(name: str, word: Any, gpu: GpuFacts, workload: Workload, limits: Limits) -> Any:
-    if word == DEFAULT:
-        return None
-    if name == "cudagraph_capture_sizes" and word in NAMES:
-        load = workload.concurrency or limits.max_num_seqs
-        return tuple(named_list(word, load, limits.max_num_seqs, limits.max_num_batched_tokens))
-    if name == "cudagraph_capture_sizes":
-        return _checked_sizes(word, limits)
-    if word == "all-cores" and name == "VLLM_CPU_OMP_THREADS_BIND":
-        return f"0-{gpu.count - 1}"
-    return tuple(word) if isinstance(word, list) else word
+    def knows(self, candidate: Candidate) -> bool:
+        return candidate.key in self._stands_for
 
+    def stands_for(self, candidate: Candidate) -> Candidate | None:
+        """The candidate (perhaps the baseline) that runs the same; None where it is dropped or not known."""
+        return self._stands_for.get(candidate.key)
 
-def _checked_sizes(sizes: Any, limits: Limits) -> tuple[int, ...]:
-    good = isinstance(sizes, list) and sizes and all(isinstance(size, int) and size > 0 for size in sizes)
-    if not good:
-        raise InputError(
-            f"cudagraph_capture_sizes: {sizes!r} is neither a list of whole numbers above zero nor one of {', '.join(NAMES)}"
+    def admit(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Judge candidates, those with the fewest overrides first. Returns the new ones among them that are worth a launch."""
+        new = {item.key: item for item in candidates if item.key not in self._stands_for}
+        legal = []
+        for candidate in sorted(new.values(), key=lambda item: item.overrides):  # stable: the simplest of equals is kept
+            reason = objection(candidate.settings, self._place)
+            if reason:
+                self._drop(candidate, reason)
+            else:
+                legal.append(candidate)
+        answers = self._resolve(legal) if legal else ()
+        return [item for item, answer in zip(legal, answers, strict=True) if self._enter(item, answer)]
+
+    @property
+    def told(self) -> str:
+        """One line for people."""
+        if self.complete:
+            return f"{len(self._distinct)} distinct candidates; {len(self._rejections)} combinations dropped before launch"
+        return (
+            f"{len(self._distinct)} distinct candidates among each value and each pair of values "
+            f"({len(self._rejections)} dropped); the rest of {self.total:,} combinations is resolved when it is proposed"
         )
-    if max(sizes) > limits.max_num_batched_tokens:
-        raise InputError(
-            f"cudagraph_capture_sizes: {max(sizes)} is above max_num_batched_tokens, which is {limits.max_num_batched_tokens} here"
-        )
-    return tuple(sorted(set(sizes)))
 
+    def _baseline(self) -> Mapping[str, Any]:
+        baseline = Candidate()
+        answer = self._resolve([baseline])[0]
+        self._stands_for[baseline.key] = baseline
+        if answer["ok"]:
+            self.resolved[baseline.key] = answer["resolved"]
+            self._classes[resolved_identity(baseline, answer["resolved"])] = baseline
+        return answer.get("resolved") or {}
 
-def _without_repeats(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(values))
-
-
-def combinations(settings: Sequence[SettingChoices], chosen: Mapping[str, Any] | None = None) -> Iterator[Candidate]:
-    """Every candidate of the tree of choices, the baseline among them, in the order of the file."""
-    chosen = dict(chosen or {})
-    if not settings:
-        yield Candidate({name: value for name, value in chosen.items() if value is not None})
-        return
-    first, rest = settings[0], settings[1:]
-    for value in first.values if first.exists(chosen) else (None,):
-        yield from combinations(rest, {**chosen, first.name: value})
-
-
-def build_space(settings: tuple[SettingChoices, ...], engine: EngineFacts, resolve: Resolver) -> SearchSpace:
-    """Drop what a rule forbids, what vLLM refuses, and what resolves to the baseline or to a candidate with fewer overrides."""
-    rejections: list[Rejection] = []
-    legal: list[Candidate] = []
-    for candidate in combinations(settings):
-        reason = None if candidate.is_baseline else objection(candidate.settings, engine)
-        if reason:
-            rejections.append(Rejection(candidate, reason))
-        else:
-            legal.append(candidate)
-    legal.sort(key=lambda candidate: candidate.overrides)  # stable: the simplest of equals is kept
-    if not legal or not legal[0].is_baseline:
-        legal.insert(0, Candidate())
-    seen: dict[str, Candidate] = {}
-    distinct: list[Candidate] = []
-    resolved: dict[str, Mapping[str, Any]] = {}
-    for candidate, answer in zip(legal, resolve(legal), strict=True):
+    def _enter(self, candidate: Candidate, answer: Mapping[str, Any]) -> bool:
         if not answer["ok"]:
-            rejections.append(Rejection(candidate, f"vLLM refuses it: {answer['error']}"))
-            continue
-        identity = resolved_identity(candidate, answer["resolved"])
-        if identity in seen:
-            rejections.append(Rejection(candidate, f"resolves to the same as {seen[identity].label}"))
-            continue
-        seen[identity] = candidate
-        resolved[candidate.key] = answer["resolved"]
-        if not candidate.is_baseline:
-            distinct.append(candidate)
-    return SearchSpace(settings, tuple(distinct), tuple(rejections), resolved)
+            self._drop(candidate, f"vLLM refuses it: {answer['error']}")
+            return False
+        same = self._classes.setdefault(resolved_identity(candidate, answer["resolved"]), candidate)
+        self._stands_for[candidate.key] = same
+        if same is not candidate:
+            self._rejections.append(Rejection(candidate, f"resolves to the same as {same.label}"))
+            return False
+        self.resolved[candidate.key] = answer["resolved"]
+        self._distinct.append(candidate)
+        return True
+
+    def _drop(self, candidate: Candidate, reason: str) -> None:
+        self._stands_for[candidate.key] = None
+        self._rejections.append(Rejection(candidate, reason))
+
+
+def build_space(
+    settings: tuple[SettingChoices, ...],
+    engine: EngineFacts,
+    resolve: Resolver,
+    *,
+    gpu: GpuFacts | None = None,
+    model: ModelFacts | None = None,
+    at_once: int = AT_ONCE,
+) -> SearchSpace:
+    """Drop values that this vLLM has no words for, then what a rule forbids, what vLLM refuses, and what resolves to the
+    baseline or to a candidate with fewer overrides."""
+    legal, refused = legal_settings(settings, engine)
+    return SearchSpace(legal, Place(engine, gpu, model), resolve, refused, at_once)
 
 
 def resolved_identity(candidate: Candidate, resolved: Mapping[str, Any]) -> str:

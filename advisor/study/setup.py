@@ -128,12 +128,10 @@ def space(request: TuneRequest, facts: Facts, resolution: Resolution, progress: 
     baseline = resolve([Candidate()])[0]
     if not baseline["ok"]:
         raise LaunchesFailed(f"vLLM refuses the baseline: {baseline['error']}", "mend --serve-args or --env")
-    limits = Limits(baseline["resolved"]["max_num_seqs"], baseline["resolved"]["max_num_batched_tokens"])
+    limits = Limits.of(baseline["resolved"])
     settings = concrete_settings(space_spec(request, facts), facts.engine, facts.gpu, request.workload, limits, fixed)
-    built = build_space(settings, facts.engine, resolve)
-    progress.note(
-        f"{len(built.candidates)} distinct candidates; {len(built.rejections)} combinations dropped before launch"
-    )
+    built = build_space(settings, facts.engine, resolve, gpu=facts.gpu, model=facts.model)
+    progress.note(built.told)
     return built
 
 

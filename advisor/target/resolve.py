@@ -28,11 +28,12 @@ import time
 from collections.abc import Mapping
 
 # Fields that differ between two equal servers (ports, ids, clocks, folders), or that only say how other fields came to
-# be (optimization_level fills defaults into them and is not read again).
+# be (optimization_level and performance_mode fill defaults into them and are not read again, in 0.17.1 to 0.33).
 IGNORED = {
     "instance_id",
     "served_model_name",
     "optimization_level",
+    "performance_mode",
     "data_parallel_master_port",
     "data_parallel_rpc_port",
     "_data_parallel_master_port_list",
@@ -173,6 +174,7 @@ def resolved(config) -> dict:
         "enable_prefix_caching": cache.enable_prefix_caching,
         "async_scheduling": getattr(scheduler, "async_scheduling", None),
         "dtype": plain(model.dtype),
+        "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
         "pass_config": plain(getattr(compilation, "pass_config", None)),
     }
 
