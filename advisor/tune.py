@@ -67,7 +67,7 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, launch: Lau
         progress.stage("baseline: what is served today")
         for note in setup.goal_notes(request, launch.baseline()):
             progress.note(note)
-        if search_goes_on(budget, study.trials):
+        if search_goes_on(budget, study.trials, objective):
             progress.stage("search")
             sampler = Sampler(space, objective, request.seed)
             reason = search(lambda candidate: launch("search", candidate), sampler, budget, objective, launch.done)

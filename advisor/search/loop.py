@@ -26,7 +26,7 @@ def search(
         if trial.phase in ("baseline", "search") and trial.outcome is not Outcome.INTERRUPTED:
             teach(sampler, trial, objective)
     while True:
-        reason = budget.stop_reason(done())
+        reason = budget.stop_reason(done(), objective)
         if reason:
             return reason
         candidate = sampler.propose()

@@ -74,6 +74,18 @@ def evidence(trial: Trial) -> Trial:
     return trial
 
 
+def leads(trials: Sequence[Trial], objective: Objective) -> bool:
+    """Whether a candidate of the search is ahead of the default by more than launches differ."""
+    default = measured_default(trials, objective)
+    found = [
+        value
+        for trial in trials
+        if trial.phase == "search" and (value := score(evidence(trial), objective)) is not None
+    ]
+    reference = score(default, objective) if default else None
+    return any(better_by(value, reference, objective) > 1 + TIE for value in found) if reference else False
+
+
 def better_by(value: float, reference: float, objective: Objective) -> float:
     """Ratio of the two, oriented so that more than 1 is better than the reference."""
     return value / reference if objective.maximise else reference / value

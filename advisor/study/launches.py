@@ -11,7 +11,7 @@ from advisor.journal import Study
 from advisor.launch.tracebacks import error_lines
 from advisor.measure.advice import advice
 from advisor.progress import Progress
-from advisor.records import Candidate, Outcome, Trial
+from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.request import TuneRequest
 from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted
@@ -111,13 +111,13 @@ def baseline_trial(trials: Sequence[Trial]) -> Trial | None:
     return next((trial for trial in trials if trial.phase == "baseline" and trial.ok), None)
 
 
-def search_goes_on(budget: Budget, trials: Sequence[Trial]) -> bool:
+def search_goes_on(budget: Budget, trials: Sequence[Trial], objective: Objective) -> bool:
     """Once confirmed, a study is searched further only for a larger budget than the one that ended its search.
 
     What confirmation and proof cost is left out, so that a finished study with the same budget launches nothing.
     """
     searched = [trial for trial in trials if trial.phase in ("baseline", "search")]
-    return len(searched) == len(trials) or budget.stop_reason(searched) is None
+    return len(searched) == len(trials) or budget.stop_reason(searched, objective) is None
 
 
 def check_baseline(trial: Trial, study: Study) -> None:

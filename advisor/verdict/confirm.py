@@ -32,7 +32,7 @@ def next_launch(trials: Sequence[Trial], objective: Objective, budget: Budget) -
 
     It looks at the journal alone, so that a study that is continued goes on as it would have without the break.
     """
-    finalists = _affordable(choose(trials, objective), trials, budget)
+    finalists = _affordable(choose(trials, objective), trials, budget, objective)
     if not finalists:
         return None
     step = _first_missing(trials, finalists, range(budget.confirm_rounds))
@@ -43,7 +43,7 @@ def next_launch(trials: Sequence[Trial], objective: Objective, budget: Budget) -
     further = _rounds_missing(trials, open_ones, range(budget.confirm_rounds, budget.confirm_most))
     if not open_ones or not further:
         return None
-    affordable = budget.left_s(trials) - budget.proof_s(trials) >= len(further) * typical_cost_s(trials)
+    affordable = budget.left_s(trials) - budget.proof_s(trials, objective) >= len(further) * typical_cost_s(trials)
     return further[0] if affordable else None
 
 
@@ -77,13 +77,15 @@ def seeds(phase: str, samples: int, number: int = 0) -> tuple[int, ...]:
     return tuple(range(first, first + samples))
 
 
-def _affordable(finalists: Sequence[Candidate], trials: Sequence[Trial], budget: Budget) -> list[Candidate]:
+def _affordable(
+    finalists: Sequence[Candidate], trials: Sequence[Trial], budget: Budget, objective: Objective
+) -> list[Candidate]:
     """The first always, further ones as far as their first rounds fit into the budget; one that was begun is kept."""
     begun = {item.key for item in launched(trials)}
     kept: list[Candidate] = []
     for finalist in finalists:
         missing = len(_missing(trials, [*kept, finalist], range(budget.confirm_rounds)))
-        fits = missing * typical_cost_s(trials) <= budget.left_s(trials) - budget.proof_s(trials)
+        fits = missing * typical_cost_s(trials) <= budget.left_s(trials) - budget.proof_s(trials, objective)
         if not kept or finalist.key in begun or fits:
             kept.append(finalist)
     return kept

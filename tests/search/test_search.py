@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from advisor.errors import InputError, LaunchesFailed
-from advisor.records import Candidate, EngineFacts, Objective, Outcome
+from advisor.records import Candidate, EngineFacts, Objective, Outcome, StartUp
 from advisor.search.budget import Budget, typical_cost_s
 from advisor.search.loop import search
 from advisor.search.sampler import Sampler, StorageMirror
@@ -23,7 +23,9 @@ SETTINGS = (
 
 
 def space():
-    return build_space(SETTINGS, ENGINE, lambda items: [{"ok": True, "resolved": {"fingerprint": i.key}} for i in items])
+    return build_space(
+        SETTINGS, ENGINE, lambda items: [{"ok": True, "resolved": {"fingerprint": i.key}} for i in items]
+    )
 
 
 def speed(candidate):
@@ -31,7 +33,9 @@ def speed(candidate):
     settings = candidate.settings
     if settings.get("--b") == "z":
         return None
-    return 100.0 + {None: 0, 1: 5, 2: 20, 3: -10}[settings.get("--a")] + {None: 0, "x": -5, "y": 10}[settings.get("--b")]
+    return (
+        100.0 + {None: 0, 1: 5, 2: 20, 3: -10}[settings.get("--a")] + {None: 0, "x": -5, "y": 10}[settings.get("--b")]
+    )
 
 
 class Launches:
@@ -41,7 +45,9 @@ class Launches:
     def __call__(self, candidate):
         value = speed(candidate)
         outcome = Outcome.OK if value else Outcome.CRASHED
-        self.done.append(trial(len(self.done), candidate.settings, value, outcome=outcome, reason="" if value else "died"))
+        self.done.append(
+            trial(len(self.done), candidate.settings, value, outcome=outcome, reason="" if value else "died")
+        )
         return self.done[-1]
 
 
@@ -92,7 +98,9 @@ def test_one_common_cause_ends_the_search_after_the_first_few():
     done = [trial(0, {}, 100.0, phase="baseline")]
 
     def launch(candidate):
-        done.append(trial(len(done), candidate.settings, outcome=Outcome.FAILED_TO_START, reason=f"port {len(done)} refused"))
+        done.append(
+            trial(len(done), candidate.settings, outcome=Outcome.FAILED_TO_START, reason=f"port {len(done)} refused")
+        )
         return done[-1]
 
     with pytest.raises(LaunchesFailed, match="first 4 candidates all ended as failed_to_start: port 1 refused"):
@@ -168,3 +176,30 @@ def test_a_figure_of_other_settings_counts_for_those_that_ran():
     assert [item.candidate for item in ranked(trials, THROUGHPUT)] == [ran, ran]
     as_default = dataclasses.replace(trials[1], credited_to=Candidate())
     assert ranked([as_default], THROUGHPUT) == []
+
+
+def cold(number, settings, tok_s, total_s, start_s, phase="search"):
+    made = trial(number, settings, tok_s, phase=phase, total_s=total_s)
+    return dataclasses.replace(made, start_s=start_s, start_up=StartUp(cache="cold"))
+
+
+def test_a_cold_start_is_not_what_fresh_launches_cost():
+    assert typical_cost_s([cold(0, {}, 100.0, 76.0, 55.0)]) == pytest.approx(54.0)
+
+
+def test_room_for_a_proof_is_kept_as_soon_as_a_candidate_leads():
+    budget = Budget(1e5, soak_s=30.0)
+    behind = [trial(0, {}, 100.0, phase="baseline"), trial(1, {"--a": 1}, 101.0)]
+    ahead = [*behind, trial(2, {"--a": 2}, 110.0)]
+    assert budget.proof_s(behind, THROUGHPUT) == 0
+    assert budget.proof_s(ahead, THROUGHPUT) == 30 + 3 * 60
+    assert budget.proof_s([*ahead, trial(3, {"--a": 2}, 110.0, phase="soak")], THROUGHPUT) == 0
+    assert budget.reserve_s(ahead, THROUGHPUT) == 3 * 3 * 60 + 30 + 3 * 60
+
+
+def test_the_first_try_of_the_makefile_searches():
+    """11 minutes on two cores, a cold start of 59 s as measured: some candidates are tried before the confirmation."""
+    done = [cold(0, {}, 450.0, 76.0, 59.0, phase="baseline")]
+    while Budget(660.0, soak_s=33.0).stop_reason(done, THROUGHPUT) is None:
+        done.append(cold(len(done), {"--a": len(done)}, 440.0, 70.0, 52.0))
+    assert len(done) >= 4
