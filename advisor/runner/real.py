@@ -46,7 +46,7 @@ class RealRunner:
     """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
 
     `plan` is what an earlier session's baseline decided about the samples; without it the first launch decides.
-    `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline. `prompts`:
+    `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline, `default` what that one ran. `prompts`:
     digests of the prompts that earlier sessions sent. `evaluation`: a person's quality command.
     """
 
@@ -66,6 +66,7 @@ class RealRunner:
         reference: Telemetry | None = None,
         judge_machine: Callable[[Telemetry | None, Telemetry | None], tuple[str, ...]] = taints.judge,
         prompts: Mapping[tuple[int, int], str] | None = None,
+        default: Active | None = None,
         evaluation: tuple[str, ...] = (),
         evaluation_timeout_s: float = TIMEOUT_S,
     ):
@@ -83,7 +84,7 @@ class RealRunner:
         self._evaluation, self._evaluation_timeout_s = evaluation, evaluation_timeout_s
         self._reference, self._judge_machine = reference, judge_machine
         self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
-        self._default = Active()  # what the baseline's log says, once it ran in this session
+        self._default = default or Active()
 
     def run(self, job: Job) -> Trial:
         launch = Launch(job, self._command(job), self._launch_folder(job))

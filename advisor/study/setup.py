@@ -178,9 +178,11 @@ def runner(
     request: TuneRequest, facts: Facts, study: Study, bench: BenchClient, waiting: Callable[[str, float], None]
 ) -> RealRunner:
     """Real launches on this machine, in the study's folder."""
+    baseline = next((trial for trial in study.trials if trial.phase == "baseline" and trial.ok), None)
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
         plan_of(study.trials), request.client_processes, request.objective,
-        reference=taints.reference(study.trials), judge_machine=taints.judge, prompts=known_prompts(study.trials),
+        reference=taints.reference(study.trials), judge_machine=taints.judge,
+        default=baseline.active if baseline else None, prompts=known_prompts(study.trials),
         evaluation=request.quality_command, evaluation_timeout_s=request.quality_timeout_s,
     )  # fmt: skip
