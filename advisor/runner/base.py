@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from advisor.records import Candidate, Trial
+from advisor.records import Active, Candidate, SamplingPlan, Telemetry, Trial
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,16 @@ class Job:
     )
     soak_s: float = 0.0  # keep the load up so long, a sample after the other
     evaluate: bool = False  # run the person's own evaluation too
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What earlier launches of the study decided or saw; empty for a new one, which then learns it from its baseline."""
+
+    plan: SamplingPlan | None = None  # of the samples
+    reference: Telemetry | None = None  # the machine, while the baseline was measured
+    default: Active = Active()  # what the baseline ran
+    prompts: Mapping[tuple[int, int], str] = field(default_factory=dict)  # (seed, number) -> digest of what was sent
 
 
 class Runner(Protocol):

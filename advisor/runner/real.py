@@ -24,17 +24,15 @@ from advisor.measure.probe import probe
 from advisor.measure.quality import TIMEOUT_S, run_quality
 from advisor.measure.telemetry import Guard
 from advisor.records import (
-    Active,
     Command,
     Facts,
     Objective,
     Outcome,
-    SamplingPlan,
     Telemetry,
     Trial,
     Workload,
 )
-from advisor.runner.base import Job
+from advisor.runner.base import Earlier, Job
 from advisor.runner.launch import Launch
 from advisor.runner.sampling import Client, Sampling
 
@@ -45,9 +43,7 @@ COUNT_OFTEN = {"VLLM_LOG_STATS_INTERVAL": "2"}
 class RealRunner:
     """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
 
-    `plan` is what an earlier session's baseline decided about the samples; without it the first launch decides.
-    `client_processes` is a person's own wish for it. `reference`: telemetry of an earlier session's baseline, `default` what that one ran. `prompts`:
-    digests of the prompts that earlier sessions sent. `evaluation`: a person's quality command.
+    `client_processes` is a person's own wish for it, `evaluation` a person's quality command.
     """
 
     def __init__(
@@ -60,13 +56,10 @@ class RealRunner:
         client: Client,
         limits: LaunchLimits | None = None,
         waiting: Callable[[str, float], None] | None = None,
-        plan: SamplingPlan | None = None,
         client_processes: int | None = None,
         objective: Objective | None = None,
-        reference: Telemetry | None = None,
+        earlier: Earlier | None = None,
         judge_machine: Callable[[Telemetry | None, Telemetry | None], tuple[str, ...]] = taints.judge,
-        prompts: Mapping[tuple[int, int], str] | None = None,
-        default: Active | None = None,
         evaluation: tuple[str, ...] = (),
         evaluation_timeout_s: float = TIMEOUT_S,
     ):
@@ -78,13 +71,14 @@ class RealRunner:
         self._client = client
         self._limits = limits or LaunchLimits()
         self._waiting = waiting or _nobody
-        self._plan, self._client_processes = plan, client_processes
+        earlier = earlier or Earlier()
+        self._plan, self._client_processes = earlier.plan, client_processes
         self._objective = objective or Objective()
-        self._digests = dict(prompts or {})
+        self._digests = dict(earlier.prompts)
         self._evaluation, self._evaluation_timeout_s = evaluation, evaluation_timeout_s
-        self._reference, self._judge_machine = reference, judge_machine
+        self._reference, self._judge_machine = earlier.reference, judge_machine
         self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
-        self._default = default or Active()
+        self._default = earlier.default
 
     def run(self, job: Job) -> Trial:
         launch = Launch(job, self._command(job), self._launch_folder(job))

@@ -20,8 +20,9 @@ from advisor.measure.plan import known_prompts, plan_of
 from advisor.measure.saturation import load_note
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
-from advisor.records import Candidate, Facts, Trial
+from advisor.records import Active, Candidate, Facts, Trial
 from advisor.request import TuneRequest
+from advisor.runner.base import Earlier
 from advisor.runner.real import RealRunner
 from advisor.search.sampler import StorageMirror
 from advisor.search.scores import slo_breaches
@@ -178,11 +179,14 @@ def runner(
     request: TuneRequest, facts: Facts, study: Study, bench: BenchClient, waiting: Callable[[str, float], None]
 ) -> RealRunner:
     """Real launches on this machine, in the study's folder."""
-    baseline = next((trial for trial in study.trials if trial.phase == "baseline" and trial.ok), None)
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
-        plan_of(study.trials), request.client_processes, request.objective,
-        reference=taints.reference(study.trials), judge_machine=taints.judge,
-        default=baseline.active if baseline else None, prompts=known_prompts(study.trials),
+        request.client_processes, request.objective, _earlier(study.trials), judge_machine=taints.judge,
         evaluation=request.quality_command, evaluation_timeout_s=request.quality_timeout_s,
     )  # fmt: skip
+
+
+def _earlier(trials: Sequence[Trial]) -> Earlier:
+    baseline = next((trial for trial in trials if trial.phase == "baseline" and trial.ok), None)
+    default = baseline.active if baseline else Active()
+    return Earlier(plan_of(trials), taints.reference(trials), default, known_prompts(trials))

@@ -12,7 +12,7 @@ from advisor.measure.client import BenchClient
 from advisor.measure.length import least_s, wanted_s
 from advisor.measure.workload import load_workload
 from advisor.records import Candidate, EngineFacts, Facts, GpuFacts, Invalid, ModelFacts, SamplingPlan, Trial
-from advisor.runner.base import Job
+from advisor.runner.base import Earlier, Job
 from advisor.runner.real import RealRunner
 
 pytestmark = pytest.mark.engine
@@ -38,7 +38,7 @@ def launches(engine_python: str, tiny_model: Path, tmp_path_factory: pytest.Temp
 
         def run(number: int, phase: str, plan: SamplingPlan | None) -> Trial:
             made = RealRunner(
-                facts(engine_python, tiny_model), workload, SERVE_ARGS, env, folder, client, plan=plan,
+                facts(engine_python, tiny_model), workload, SERVE_ARGS, env, folder, client, earlier=Earlier(plan),
                 judge_machine=lambda *_: (),
             )  # fmt: skip
             return made.run(Job(number, phase, Candidate(), SEEDS))

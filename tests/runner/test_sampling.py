@@ -12,7 +12,7 @@ from advisor.measure.client import BenchClient
 from advisor.measure.plan import plan_of
 from advisor.records import Candidate, Invalid, Objective, Outcome, Workload, from_json, to_json
 from advisor.runner import real, sampling, window
-from advisor.runner.base import Job
+from advisor.runner.base import Earlier, Job
 from advisor.runner.real import RealRunner
 from advisor.search.scores import score
 from tests.fakes.fake_bench import FakeBench
@@ -133,7 +133,7 @@ def test_other_prompts_for_a_known_seed_are_no_measurement(runner):
 def test_prompts_of_an_earlier_session_are_held_against_this_one(runner):
     first = baseline(runner())
     changed = {(0, first.plan.num_prompts): "0" * 16}
-    done = baseline(runner(plan=first.plan, prompts=changed), 1)
+    done = baseline(runner(earlier=Earlier(first.plan, prompts=changed)), 1)
     assert done.reason.startswith("other-prompts: ")
 
 
@@ -184,7 +184,7 @@ def test_a_client_without_room_is_a_class_and_not_a_number(runner, monkeypatch):
 def test_an_earlier_sessions_plan_is_kept(runner):
     first = baseline(runner())
     plan = dataclasses.replace(first.plan, num_prompts=40, client_processes=2)
-    done = runner(plan=plan).run(Job(1, "search", Candidate(), (5,)))
+    done = runner(earlier=Earlier(plan)).run(Job(1, "search", Candidate(), (5,)))
     assert done.plan == plan and (done.samples[0].requests, done.samples[0].client.processes) == (40, 2)
 
 
