@@ -258,3 +258,57 @@ def migrate(
         print(text, end="")
     if not told.complete:
         raise typer.Exit(1)
+
+
+@app.command()
+def buckets(
+    histogram: Annotated[
+        Path | None,
+        typer.Option(
+            help="Batches that run: JSON {tokens: steps}, two columns, a log with the table of --cudagraph-metrics, a benchmark "
+            "result with its per-request lists, or a saved /metrics page."
+        ),
+    ] = None,
+    from_metrics: Annotated[
+        str | None, typer.Option(help="Address of a running server, instead: http://127.0.0.1:8000.")
+    ] = None,
+    watch: Annotated[
+        str | None, typer.Option(help="With --from-metrics: watch it for so long (30s) instead of reading one page.")
+    ] = None,
+    graphs: Annotated[int | None, typer.Option(help="Plan so many graphs; default: as many as pay.", min=1)] = None,
+    cover: Annotated[
+        int | None, typer.Option(help="Tokens of a batch that must have a graph, though it was never seen.", min=1)
+    ] = None,
+    vllm_version: Annotated[
+        str | None, typer.Option(help="0.9.0 or newer; default: that of --log, or the newest known.")
+    ] = None,
+    max_num_seqs: Annotated[int | None, typer.Option(help="As served; default: vLLM's for the GPU.", min=1)] = None,
+    max_num_batched_tokens: Annotated[int | None, typer.Option(help="As served; default: vLLM's.", min=1)] = None,
+    serve_args: Annotated[str, typer.Option(help="Other arguments you serve with, in one string.")] = "",
+    gpu: Annotated[str | None, typer.Option(help="H100, h200, 'RTX 4090'; default: an H100.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Log of a launch: version, graph mode, and what its graphs cost.")
+    ] = None,
+    step_times: Annotated[
+        Path | None, typer.Option(help="Measured step times: JSON {tokens: ms} or two columns.")
+    ] = None,
+    eager_ms: Annotated[float | None, typer.Option(help="Least time of a step without a graph.", min=0)] = None,
+    kv_gib: Annotated[float | None, typer.Option(help="KV cache; default: what --log says, or 40.", min=0.1)] = None,
+    kv_pressure: Annotated[
+        float, typer.Option(help="Share of the time in which the KV cache is full, and limits the batch.", min=0, max=1)
+    ] = 1.0,
+    lifetime: Annotated[str, typer.Option(help="Time between two starts of the server.")] = "24h",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Plan CUDA-graph capture sizes for the batches that a server really runs: sizes, padding saved, memory, flag."""
+    from advisor.report.buckets import buckets_lines
+    from advisor.search import buckets as planning
+    from advisor.search.graph_costs import Prices
+    from advisor.units import parse_duration_s
+
+    told = planning.answer(planning.Question(
+        histogram, from_metrics, parse_duration_s(watch, "--watch") if watch else None, graphs, vllm_version, max_num_seqs,
+        max_num_batched_tokens, serve_args, gpu, log, step_times, eager_ms,
+        Prices(pressure=kv_pressure, lifetime_s=parse_duration_s(lifetime, "--lifetime")), kv_gib, cover,
+    ))  # fmt: skip
+    print(planning.as_json(told) if as_json else "\n".join(buckets_lines(told)))

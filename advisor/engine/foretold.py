@@ -68,12 +68,25 @@ def decode_coverage(
     capability: tuple[int, int] | None,
 ) -> Coverage | None:
     """Coverage by resolved `values`; None where nothing is captured by intent (a CPU) or the batch is not known."""
-    seqs, tokens, sizes = (
-        values.get(name) for name in ("max_num_seqs", "max_num_batched_tokens", "cudagraph_capture_sizes")
+    request, sizes = (
+        capture_request(asked, values, version, platform, capability),
+        values.get("cudagraph_capture_sizes"),
     )
-    if platform == "cpu" or seqs is None or tokens is None or sizes is None or tokens < seqs:
+    return None if request is None or sizes is None else coverage(sizes, request)
+
+
+def capture_request(
+    asked: Requested,
+    values: Mapping[str, Any],
+    version: tuple[int, ...],
+    platform: str,
+    capability: tuple[int, int] | None,
+) -> CaptureRequest | None:
+    """All that the capture list depends on, by resolved `values`; None as for decode_coverage."""
+    seqs, tokens = values.get("max_num_seqs"), values.get("max_num_batched_tokens")
+    if platform == "cpu" or seqs is None or tokens is None or tokens < seqs:
         return None
-    request = CaptureRequest(
+    return CaptureRequest(
         version=version,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
@@ -89,4 +102,3 @@ def decode_coverage(
         sizes_by_flag=asked.sizes_by_flag,
         enforce_eager=bool(values.get("enforce_eager")),
     )
-    return coverage(sizes, request)
