@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.records import Candidate, Outcome, Rejection, Trial
+from advisor.records import Candidate, Outcome, Trial
 from advisor.search.common_failure import cause
 from advisor.search.regions import Features, Region, Seen, regions
 
@@ -25,25 +25,16 @@ _SIZES = "cudagraph_capture_sizes"
 
 
 class Feasibility:
-    """Holds what came of the candidates of this study, and of earlier ones in the same surroundings.
-
-    `told` grows by one line whenever a region is new or has changed, for people.
-    """
+    """Holds what came of the candidates of this study, and of earlier ones in the same surroundings."""
 
     def __init__(self, earlier: Sequence[Seen] = ()):
         self._seen: list[Seen] = list(earlier)
         self._known = {item.key: item for item in earlier if item.cause is not None}
         self._regions: tuple[Region, ...] = regions(self._seen)
-        self._skipped: dict[str, Rejection] = {}
 
     @property
     def regions(self) -> tuple[Region, ...]:
         return self._regions
-
-    @property
-    def skipped(self) -> tuple[Rejection, ...]:
-        """Candidates that were not launched, with the reason."""
-        return tuple(self._skipped.values())
 
     def observe(self, trial: Trial, resolved: Mapping[str, Any] | None = None) -> list[str]:
         """Learn from a finished trial. Returns a sentence for each region that is new or other than before."""
@@ -64,15 +55,14 @@ class Feasibility:
             return None
         return f"{region.failures} candidates with {region.text} ended as {region.cause[0]}: {region.reason}"
 
-    def skip(self, candidate: Candidate, reason: str) -> None:
-        self._skipped[candidate.key] = Rejection(candidate, reason)
-
     def _worked(self, key: str) -> bool:
         return any(item.key == key and item.cause is None for item in self._seen)
 
 
 def _sentence(region: Region) -> str:
-    return f"learned: with {region.text} candidates end as {region.cause[0]} ({region.failures} so far): {region.reason}"
+    return (
+        f"learned: with {region.text} candidates end as {region.cause[0]} ({region.failures} so far): {region.reason}"
+    )
 
 
 def seen(trial: Trial, resolved: Mapping[str, Any] | None = None, where: str = "") -> Seen | None:
@@ -80,7 +70,8 @@ def seen(trial: Trial, resolved: Mapping[str, Any] | None = None, where: str = "
     if not trial.ok and trial.outcome not in TELLING:
         return None
     found = features(trial.candidate, resolved or trial.resolved)
-    return Seen(trial.candidate.key, found, None if trial.ok else cause(trial), trial.reason, where)
+    outcome, why = cause(trial)
+    return Seen(trial.candidate.key, found, None if trial.ok else (outcome.value, why), trial.reason, where)
 
 
 def features(candidate: Candidate, resolved: Mapping[str, Any] | None = None) -> Features:

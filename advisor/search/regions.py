@@ -18,7 +18,9 @@ MOST_CONDITIONS = 3
 _SEEDS = 20  # failures that groups are looked for around: the latest
 Cause = tuple[str, str]  # the outcome, and its reason without numbers
 
-Features = Mapping[str, Any]  # name -> number or text; a setting that is left to vLLM has none, unless it is known what it takes
+Features = Mapping[
+    str, Any
+]  # name -> number or text; a setting that is left to vLLM has none, unless it is known what it takes
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Region:
 
     conditions: tuple[Condition, ...]
     cause: Cause
-    reason: str  # of the last failure in it
+    reason: str = field(compare=False)  # of the last failure in it
     failures: int = field(compare=False, default=ENOUGH)
 
     def holds(self, features: Features) -> bool:

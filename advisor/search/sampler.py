@@ -5,7 +5,11 @@ than one override, it is tried without each of them, since an override that does
 proposal that was measured already is answered from memory, an illegal one as infeasible, both without a launch. A failed trial
 is told as infeasible with the worst score seen: samplers do not look at FAIL trials, and zero would be a number that nobody
 measured. A candidate that breaks the SLO is told with its own scores and as infeasible by as much as it misses the SLO. Several
-objectives are several values of a trial, for which TPE splits the trials by Pareto rank.
+objectives are several values of a trial, for which TPE splits the trials by Pareto rank. A candidate that failures of others
+foretell to fail (advisor/search/feasibility.py) is skipped and told as infeasible too, without a launch.
+
+A space that is too large to be known whole grows by what Optuna proposes: proposals that vLLM has not resolved yet are resolved
+together, and the first of them that is legal and no other candidate's double is launched.
 """
 
 from __future__ import annotations
@@ -21,12 +25,15 @@ from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState, create_trial
 
 from advisor.errors import InputError
-from advisor.records import Candidate, Objective
+from advisor.records import Candidate, Objective, Rejection, Trial
+from advisor.search.feasibility import Feasibility
 from advisor.space.candidates import SearchSpace, SettingChoices, first_candidates
+from advisor.space.design import one_less
 
 _MAX_ASKS = (
     25  # proposals answered from memory before the first untried candidate is taken instead; an ask takes some 10 ms
 )
+_TOGETHER = 12  # proposals that are resolved in one go: a process that imports vLLM first may have to be started for it
 _STARTUP_TRIALS = 6  # TPE draws at random until so many trials are told; the designed ones count among them
 
 
@@ -51,7 +58,7 @@ class _Told:
 class Sampler:
     """Proposes untried candidates of a space and learns from scores. Scores are raised as the objective says."""
 
-    def __init__(self, space: SearchSpace, objective: Objective, seed: int = 0):
+    def __init__(self, space: SearchSpace, objective: Objective, seed: int = 0, feasibility: Feasibility | None = None):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -61,25 +68,51 @@ class Sampler:
         self._study = optuna.create_study(directions=_directions(objective), sampler=sampler)
         self._objective = objective
         self._space = space
+        self._feasibility = feasibility or Feasibility()
         self._legal = {candidate.key: candidate for candidate in space.candidates}
         self._designed = list(first_candidates(space))
         self._told: dict[str, _Told] = {}
         self._proposed: set[str] = set()
         self._open: dict[str, optuna.trial.Trial] = {}
+        self._skipped: list[Rejection] = []
 
     def propose(self) -> Candidate | None:
-        """An untried candidate, or None when every distinct legal one was tried or is in flight."""
-        candidate = self._from_design() or self._simpler_than_best() or self._from_optuna() or self._first_untried()
-        if candidate is not None:
+        """An untried candidate, or None when every distinct legal one was tried, is in flight, or is taken to fail."""
+        while True:
+            candidate = self._from_design() or self._simpler_than_best() or self._from_optuna() or self._first_untried()
+            if candidate is None:
+                return None
             self._proposed.add(candidate.key)
-        return candidate
+            reason = self._feasibility.objection(candidate, self._space.resolved.get(candidate.key))
+            if reason is None:
+                return candidate
+            self._skipped.append(Rejection(candidate, reason))
+            self._space.skip(candidate, reason)
+            self._record(candidate, _Told(None))
+
+    @property
+    def nothing_left(self) -> str:
+        """Why `propose` has nothing more to propose."""
+        tried = "every distinct candidate was tried" + (" or is taken to fail" if self._skipped else "")
+        return tried if self._space.complete else f"{tried}, and {_MAX_ASKS} further proposals brought no new one"
+
+    @property
+    def skipped(self) -> tuple[Rejection, ...]:
+        """What was not launched because failures foretell that it would fail too, with the reason."""
+        return tuple(self._skipped)
+
+    def learn(self, trial: Trial) -> list[str]:
+        """Take in how a trial ended. Returns a sentence for each region of failures that is new or has changed."""
+        return self._feasibility.observe(trial, self._space.resolved.get(trial.candidate.key))
 
     def tell(self, candidate: Candidate, scores: float | Scores | None, violation: float = 0.0) -> None:
         """Report the scores of a trial, or None for one that failed. Also takes what an earlier session measured.
 
         `violation`: by which share of the requests the SLO is missed; more than 0 makes the candidate infeasible.
         """
-        told = _Told((scores,) if isinstance(scores, int | float) else scores, violation)
+        self._record(candidate, _Told((scores,) if isinstance(scores, int | float) else scores, violation))
+
+    def _record(self, candidate: Candidate, told: _Told) -> None:
         self._told[candidate.key] = told
         self._proposed.add(candidate.key)
         trial = self._open.pop(candidate.key, None)
@@ -91,6 +124,7 @@ class Sampler:
 
     def is_untried(self, candidate: Candidate) -> bool:
         """Whether it is a legal candidate that was neither told nor proposed."""
+        self._admit([candidate])
         return candidate.key in self._legal and candidate.key not in self._proposed
 
     @property
@@ -111,24 +145,65 @@ class Sampler:
             return None
         for number, objective in enumerate(self._objective.each):
             pick = max if objective.maximise else min
-            best = self._legal[pick(seen, key=lambda key, number=number: seen[key][number])].settings
-            for name in best:
-                fewer = Candidate({other: value for other, value in best.items() if other != name})
+            best = pick(seen, key=lambda key, number=number: seen[key][number])
+            simpler = one_less(self._legal[best])
+            self._admit(simpler)
+            for fewer in simpler:
                 if fewer.key in self._legal and fewer.key not in self._proposed:
                     return self._legal[fewer.key]
         return None
 
     def _from_optuna(self) -> Candidate | None:
-        if not self.untried:
+        if not self.untried and self._space.complete:
             return None
+        unknown: list[tuple[optuna.trial.Trial, Candidate]] = []
         for _ in range(_MAX_ASKS):
             trial = self._study.ask()
             candidate = _suggest(trial, self._space.settings)
-            if candidate.key in self._legal and candidate.key not in self._proposed:
-                self._open[candidate.key] = trial
-                return self._legal[candidate.key]
-            self._answer(trial, self._told.get(candidate.key, _Told(None)))  # from memory, or illegal
+            if self._is_free(candidate):
+                return self._opened(trial, candidate, unknown)
+            if self._space.complete or self._space.knows(candidate):
+                self._answer(trial, self._from_memory(candidate))
+            else:
+                unknown.append((trial, candidate))
+            if len(unknown) == _TOGETHER:
+                break
+        return self._first_legal(unknown)
+
+    def _first_legal(self, unknown: Sequence[tuple[optuna.trial.Trial, Candidate]]) -> Candidate | None:
+        """Of proposals that nobody has judged yet, the first that is worth a launch, or the simpler one that runs the same."""
+        self._admit([candidate for _, candidate in unknown])
+        for number, (trial, candidate) in enumerate(unknown):
+            same = self._space.stands_for(candidate) or candidate
+            if self._is_free(same):
+                return self._opened(trial, same, unknown[number + 1 :])
+            self._answer(trial, self._from_memory(candidate))
         return None
+
+    def _opened(
+        self,
+        trial: optuna.trial.Trial,
+        candidate: Candidate,
+        others: Sequence[tuple[optuna.trial.Trial, Candidate]],
+    ) -> Candidate:
+        """The proposal that is launched; the others are taken back: samplers do not look at failed trials."""
+        for other, _ in others:
+            self._study.tell(other, state=TrialState.FAIL)
+        self._open[candidate.key] = trial
+        return self._legal[candidate.key]
+
+    def _is_free(self, candidate: Candidate) -> bool:
+        return candidate.key in self._legal and candidate.key not in self._proposed
+
+    def _from_memory(self, candidate: Candidate) -> _Told:
+        """What was measured of the candidate that runs the same; infeasible where there is none."""
+        same = self._space.stands_for(candidate) or candidate
+        return self._told.get(same.key, _Told(None))
+
+    def _admit(self, candidates: Sequence[Candidate]) -> None:
+        """Have a large space judge what it does not know yet. One that is known whole has nothing to add."""
+        if not self._space.complete and candidates:
+            self._legal.update({item.key: item for item in self._space.admit(candidates, simplest=True)})
 
     def _answer(self, trial: optuna.trial.Trial, told: _Told) -> None:
         for name, value in told.constraints.items():

@@ -9,7 +9,7 @@ from typing import Any
 from advisor.engine.render import is_environment
 from advisor.records import Candidate, EngineFacts, GpuFacts, ModelFacts, Rejection
 from advisor.space.choices import Limits, SettingChoices, concrete_settings, legal_settings
-from advisor.space.design import combinations, count, singles_and_pairs
+from advisor.space.design import combinations, count, one_less, singles_and_pairs
 from advisor.space.rules import Place, objection
 
 __all__ = [
@@ -49,8 +49,11 @@ class SearchSpace:
         self.complete = self.total <= at_once
         self.resolved: dict[str, Mapping[str, Any]] = {}  # candidate key -> what vLLM makes of it
         self._resolve = resolve
-        self._stands_for: dict[str, Candidate | None] = {}  # key -> the candidate of its class, None where it is dropped
+        self._stands_for: dict[
+            str, Candidate | None
+        ] = {}  # key -> the candidate of its class, None where it is dropped
         self._classes: dict[str, Candidate] = {}
+        self._answers: dict[str, Mapping[str, Any]] = {}  # what rules and vLLM say of everything that was looked at
         self._distinct: list[Candidate] = []
         self._rejections = list(refused)
         self._place = Place(place.engine, place.gpu, place.model, self._baseline())
@@ -73,24 +76,34 @@ class SearchSpace:
         """The candidate (perhaps the baseline) that runs the same; None where it is dropped or not known."""
         return self._stands_for.get(candidate.key)
 
-    def admit(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Judge candidates, those with the fewest overrides first. Returns the new ones among them that are worth a launch."""
+    def admit(self, candidates: Iterable[Candidate], simplest: bool = False) -> list[Candidate]:
+        """Judge candidates, those with the fewest overrides first. Returns the new ones that are worth a launch.
+
+        `simplest`: instead of a candidate of which an override changes nothing, the one without it.
+        """
         new = {item.key: item for item in candidates if item.key not in self._stands_for}
-        legal = []
-        for candidate in sorted(new.values(), key=lambda item: item.overrides):  # stable: the simplest of equals is kept
-            reason = objection(candidate.settings, self._place)
-            if reason:
-                self._drop(candidate, reason)
-            else:
-                legal.append(candidate)
-        answers = self._resolve(legal) if legal else ()
-        return [item for item, answer in zip(legal, answers, strict=True) if self._enter(item, answer)]
+        ordered = sorted(new.values(), key=lambda item: item.overrides)  # stable: the simplest of equals is kept
+        self._ask(ordered)
+        found = []
+        for candidate in ordered:
+            least = self._simplest(candidate) if simplest else candidate
+            if self._enter(least):
+                found.append(least)
+            if least is not candidate:
+                self._enter(candidate)
+        return found
+
+    def skip(self, candidate: Candidate, reason: str) -> None:
+        """Keep with the rejections that a distinct candidate was not launched, and why."""
+        self._rejections.append(Rejection(candidate, reason))
 
     @property
     def told(self) -> str:
         """One line for people."""
         if self.complete:
-            return f"{len(self._distinct)} distinct candidates; {len(self._rejections)} combinations dropped before launch"
+            return (
+                f"{len(self._distinct)} distinct candidates; {len(self._rejections)} combinations dropped before launch"
+            )
         return (
             f"{len(self._distinct)} distinct candidates among each value and each pair of values "
             f"({len(self._rejections)} dropped); the rest of {self.total:,} combinations is resolved when it is proposed"
@@ -99,15 +112,48 @@ class SearchSpace:
     def _baseline(self) -> Mapping[str, Any]:
         baseline = Candidate()
         answer = self._resolve([baseline])[0]
+        self._answers[baseline.key] = answer
         self._stands_for[baseline.key] = baseline
         if answer["ok"]:
             self.resolved[baseline.key] = answer["resolved"]
             self._classes[resolved_identity(baseline, answer["resolved"])] = baseline
         return answer.get("resolved") or {}
 
-    def _enter(self, candidate: Candidate, answer: Mapping[str, Any]) -> bool:
+    def _ask(self, candidates: Iterable[Candidate]) -> None:
+        """Rules first, then the installed vLLM, each candidate once."""
+        legal = []
+        for candidate in candidates:
+            if candidate.key in self._answers:
+                continue
+            reason = objection(candidate.settings, self._place)
+            if reason:
+                self._answers[candidate.key] = {"ok": False, "reason": reason}
+            else:
+                legal.append(candidate)
+        for candidate, answer in zip(legal, self._resolve(legal) if legal else (), strict=True):
+            self._answers[candidate.key] = answer
+
+    def _identity(self, candidate: Candidate) -> str | None:
+        answer = self._answers[candidate.key]
+        return resolved_identity(candidate, answer["resolved"]) if answer["ok"] else None
+
+    def _simplest(self, candidate: Candidate) -> Candidate:
+        """The candidate without the overrides that change nothing in what vLLM resolves."""
+        identity = self._identity(candidate)
+        if identity is None:
+            return candidate
+        fewer = one_less(candidate)
+        self._ask(fewer)
+        same = next((item for item in fewer if self._identity(item) == identity), None)
+        return self._simplest(same) if same is not None else candidate
+
+    def _enter(self, candidate: Candidate) -> bool:
+        """Whether it is new and worth a launch; otherwise it is dropped with the reason, once."""
+        if candidate.key in self._stands_for:
+            return False
+        answer = self._answers[candidate.key]
         if not answer["ok"]:
-            self._drop(candidate, f"vLLM refuses it: {answer['error']}")
+            self._drop(candidate, answer.get("reason") or f"vLLM refuses it: {answer['error']}")
             return False
         same = self._classes.setdefault(resolved_identity(candidate, answer["resolved"]), candidate)
         self._stands_for[candidate.key] = same

@@ -59,18 +59,10 @@ def singles_and_pairs(settings: Sequence[SettingChoices]) -> list[Candidate]:
     return sorted(made.values(), key=lambda candidate: candidate.overrides)
 
 
-def neighbours(candidate: Candidate, settings: Sequence[SettingChoices]) -> list[Candidate]:
-    """The candidates that differ in one setting from this one, where conditions allow it."""
-    found = []
-    for choice in settings:
-        for value in choice.values:
-            if value == candidate.settings.get(choice.name):
-                continue
-            chosen = {choice.name: value, **{k: v for k, v in candidate.settings.items() if k != choice.name}}
-            whole = _with_conditions(chosen, settings)
-            if whole is not None:
-                found.append(candidate_of(whole))
-    return list({item.key: item for item in found}.values())
+def one_less(candidate: Candidate) -> list[Candidate]:
+    """The candidate without each of its overrides."""
+    settings = candidate.settings
+    return [Candidate({name: settings[name] for name in settings if name != left}) for left in settings]
 
 
 def candidate_of(chosen: Mapping[str, Any]) -> Candidate:

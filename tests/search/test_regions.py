@@ -92,8 +92,8 @@ def test_on_random_landscapes_no_region_holds_what_worked_and_the_true_one_is_fo
     chance = random.Random(seed)
 
     def candidate():
-        return {"backend": chance.choice("ABC"), "graphs": chance.choice(["FULL", "NONE"]), "seqs": chance.choice([64, 256, 528, 1024]),
-                "block": chance.choice([16, 32, 64])}  # fmt: skip
+        return {"backend": chance.choice("ABC"), "graphs": chance.choice(["FULL", "NONE"]),
+                "seqs": chance.choice([64, 256, 528, 1024]), "block": chance.choice([16, 32, 64])}  # fmt: skip
 
     def cause(found):
         return OOM if found["backend"] == "B" and found["seqs"] >= 528 else None
@@ -109,7 +109,7 @@ def test_on_random_landscapes_no_region_holds_what_worked_and_the_true_one_is_fo
     assert not found or found[0].text.startswith("backend=B and seqs >= ") or found[0].failures < 4
 
 
-def test_hundreds_of_trials_take_less_than_a_second():
+def test_hundreds_of_trials_do_not_hold_the_search_up():
     chance = random.Random(1)
 
     def one(number):
