@@ -62,7 +62,8 @@ def tune(
         list[str] | None, typer.Option(help="Environment variable for the server, NAME=VALUE; may be repeated.")
     ] = None,
     space: Annotated[
-        str | None, typer.Option(help="Search space: default, cpu, or a YAML file. On a CPU the default is cpu.")
+        str | None,
+        typer.Option(help="Search space: default, scheduler, full, cpu, or a YAML file. On a CPU the default is cpu."),
     ] = None,
     objective: Annotated[
         str | None,
@@ -125,6 +126,13 @@ def tune(
         str | None, typer.Option(help="Optuna storage to mirror trials to: sqlite:///file.db, postgresql://...")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Launch again what failed before, and what failures foretell to fail (RUNS/failures.jsonl).",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
 ) -> None:
@@ -148,7 +156,7 @@ def tune(
         model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
         budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
-        engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed,
+        engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed, retry_failed=retry_failed,
         soak=soak, quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
     )  # fmt: skip
     if dry_run:

@@ -8,7 +8,7 @@ retries it once, and then the study ends (port, others' memory) or the candidate
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advisor.records import Candidate, Outcome, Trial
@@ -20,14 +20,19 @@ TELLING = (
     Outcome.OUT_OF_MEMORY, Outcome.UNSUPPORTED, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED_TO_START,
     Outcome.WRONG_OUTPUT, Outcome.NOT_AS_REQUESTED,
 )  # fmt: skip
+Resolved = Mapping[str, Any] | None  # what vLLM makes of a candidate
 _NUMBERS = ("max_num_seqs", "max_num_batched_tokens")  # known for every candidate, as vLLM resolves them
 _SIZES = "cudagraph_capture_sizes"
 
 
 class Feasibility:
-    """Holds what came of the candidates of this study, and of earlier ones in the same surroundings."""
+    """Holds what came of the candidates of this study, and of earlier ones in the same surroundings.
 
-    def __init__(self, earlier: Sequence[Seen] = ()):
+    `keep(trial, resolved)` is told every trial that is observed, for studies to come.
+    """
+
+    def __init__(self, earlier: Sequence[Seen] = (), keep: Callable[[Trial, Resolved], None] | None = None):
+        self._keep = keep
         self._seen: list[Seen] = list(earlier)
         self._known = {item.key: item for item in earlier if item.cause is not None}
         self._regions: tuple[Region, ...] = regions(self._seen)
@@ -41,6 +46,8 @@ class Feasibility:
         item = seen(trial, resolved)
         if item is None:
             return []
+        if self._keep is not None:
+            self._keep(trial, resolved)
         self._seen.append(item)
         before, self._regions = self._regions, regions(self._seen)
         return [_sentence(region) for region in self._regions if region not in before]
