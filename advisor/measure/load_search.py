@@ -116,7 +116,7 @@ def judged(load: float, samples: Sequence[Sample], slo: Sequence[SloLimit]) -> L
     problems = [f"not measured: {sample.problems[0]}" for sample in samples if sample.problems] or breaches(
         samples, slo
     )
-    if keeps_up(samples) is False:
+    if keeps_up(samples, load) is False:
         problems.append("requests arrive faster than they are finished")
     rate = sum(sample.requests_s for sample in samples) / len(samples)
     return LoadPoint(load, not problems, round(rate, 4), "; ".join(problems))

@@ -148,14 +148,21 @@ def arrivals(service_s, servers, requests=64, rate=4.0, seed=0):
 def test_a_server_that_keeps_up_and_one_that_does_not(seed):
     calm, _ = judged(arrivals(0.5, servers=8, seed=seed), "ttft<1s", RATE)  # bears 16 requests a second
     over, _ = judged(arrivals(0.5, servers=1, seed=seed), "ttft<1s", RATE)  # bears 2
-    assert keeps_up([calm]) is True and keeps_up([over]) is False
+    assert keeps_up([calm], 4.0) is True and keeps_up([over], 4.0) is False
     assert over.in_flight[0] < over.in_flight[1] < over.in_flight[2] < over.in_flight[3]
 
 
 def test_arrivals_shorter_than_an_answer_say_nothing():
     burst, _ = judged(arrivals(30.0, servers=64), "ttft<1s", RATE)
     steady = dataclasses.replace(burst, in_flight=(40.0, 45.0, 50.0, 60.0))
-    assert keeps_up([steady]) is None and keeps_up([burst]) is not True
+    assert keeps_up([steady], 4.0) is None and keeps_up([burst], 4.0) is not True
+
+
+def test_a_rate_that_did_not_come_is_not_kept_up_with():
+    """As recorded with a client that a full server left no processor: 70 in flight all the time, a quarter of the rate."""
+    calm, _ = judged(arrivals(0.5, servers=8), "ttft<1s", RATE)
+    late = dataclasses.replace(calm, in_flight=(45.2, 70.0, 70.0, 70.5), requests=200, requests_s=15.0)
+    assert keeps_up([late], 60.0) is False and keeps_up([late], 15.0) is True
 
 
 def test_below_saturation_is_said_where_no_setting_can_help():
