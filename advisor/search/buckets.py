@@ -64,7 +64,13 @@ def answer(question: Question) -> dict[str, Any]:
     costs = (costs_of(active, question.log.name) if question.log else None) or ASSUMED_COSTS
     prices, priced = _prices(question, log_text)
     planner = Planner(histogram.steps, times, request, costs, prices, question.cover)
-    notes = [*histogram.approximations, *_assumptions(times, costs, priced), *said]
+    beyond = f"{100 * planner.beyond:.1f}% of the steps hold more tokens than any graph and are left out"
+    notes = [
+        *([beyond] if planner.beyond >= 0.0005 else []),
+        *histogram.approximations,
+        *_assumptions(times, costs, priced),
+        *said,
+    ]
     told = _told(question, planner, histogram, times, costs, prices, notes)
     today = active.capture_sizes
     return {
@@ -92,6 +98,7 @@ def _told(
             "least": min(histogram.steps),
             "mean": sum(tokens * steps for tokens, steps in histogram.steps.items()) / total,
             "most": max(histogram.steps),
+            "beyond_percent": 100 * planner.beyond,
         },
         "step_times": times.source,
         "eager_ms": times.eager_ms,

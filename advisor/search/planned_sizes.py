@@ -57,7 +57,10 @@ class Planner:
         prices: Prices = PRICES,
         cover: int | None = None,
     ):
-        """`cover`: tokens of a batch that must have a graph, whether it was seen or not."""
+        """`cover`: tokens of a batch that must have a graph, whether it was seen or not.
+
+        `beyond`: share of the steps that are left out, because they hold more tokens than any graph.
+        """
         if not request.graphs:
             raise InputError(
                 "without CUDA graphs there is nothing to capture", "leave out --enforce-eager and mode NONE"
@@ -69,12 +72,18 @@ class Planner:
         self.request = dataclasses.replace(
             request, sizes=None, maximum=None, sizes_by_flag=False, cudagraph_mode=self._mode
         )
-        self._batches = _batches(histogram, request.query_length)
+        self._cover = None if cover is None else -(-cover // request.query_length) * request.query_length
+        # No list has a graph for what neither decodes nor fits into vLLM's own sizes: the same for all of them.
+        self._largest = max((self._cover or 0, self.request.operating_point, *capture_list(self.request).sizes))
+        every = _batches(histogram, request.query_length)
+        self._batches = {tokens: steps for tokens, steps in every.items() if tokens <= self._largest}
         self._steps = sum(self._batches.values())
+        if not self._steps:
+            raise InputError(f"all steps hold more than {self._largest} tokens, for which nothing is captured")
+        self.beyond = 1 - self._steps / sum(every.values())
         tokens = list(self._batches)
         self._graph_ms = dict(zip(tokens, times.graph(tokens).tolist(), strict=True))
         self._eager_ms = dict(zip(tokens, times.eager(tokens).tolist(), strict=True))
-        self._cover = None if cover is None else -(-cover // request.query_length) * request.query_length
 
     # ------------------------------------------------------------ the curve
 
@@ -82,9 +91,8 @@ class Planner:
     def legal(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(sizes that decode batches may run in, sizes for larger batches), ascending; the second may be empty."""
         request = self.request
-        largest = max((request.operating_point, *capture_list(request).sizes))
         multiple = request.query_length * request.tensor_parallel
-        widest = max(self._cover or 0, min(max(self._batches), largest))
+        widest = max(self._cover or 0, *self._batches)
         top = min(-(-widest // multiple) * multiple, request.max_num_batched_tokens)
         every, full = _legal(request, tuple(range(1, top + 1)))
         if self._mode == "FULL_DECODE_ONLY" and not full:

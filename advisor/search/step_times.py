@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import InputError
-from advisor.search.token_times import decoding_gaps
+from advisor.search.token_times import decoding_gaps, joining_times
 
 # A small model on an H200 host with slow cores, vLLM 0.26.0: 1.7 ms at one request, 3.5 ms at 200; 14 to 19 ms without graphs.
 ASSUMED_MS = {0: 1.7, 200: 3.5}
@@ -81,8 +81,9 @@ def measured(
 def step_times_of(raw: Mapping[str, Any], eager_ms: float | None = None, tokens_a_request: int = 1) -> StepTimes | None:
     """Of a benchmark client's raw result: the gaps between two tokens by the requests that decode at that moment.
 
-    The lower quartile of them: longer ones hold prefill chunks of other requests. None where too few gaps were seen, or tokens
-    came in bundles because the client or the server's own process was behind. Raises ValueError as `decoding_gaps`.
+    The lower quartile of them: longer ones hold prompts of other requests, whose steps are points of their own. None where too
+    few gaps were seen, or tokens came in bundles because the client or the server's own process was behind. Raises ValueError
+    as `token_times`.
     """
     gaps, decoding = decoding_gaps(raw)
     points: dict[int, float] = {}
@@ -94,6 +95,9 @@ def step_times_of(raw: Mapping[str, Any], eager_ms: float | None = None, tokens_
             weights[int(requests) * tokens_a_request] = float(len(part))
     if not points or min(points.values()) < _NO_STEP_MS:
         return None
+    for tokens, seconds in joining_times(raw, tokens_a_request):
+        if seconds * 1000 >= _NO_STEP_MS and tokens not in points:
+            points[tokens] = seconds * 1000
     return measured(
         points, eager_ms, "lower quartile of the gaps between tokens that the benchmark client saw", weights
     )
