@@ -6,6 +6,7 @@ prompts and no two of them are alike. `FakeBench.cpu_share` is what each process
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import httpx
+
+from advisor.target_process import TargetTimeout
 
 ALONE = {"index": 0, "of": 1}
 
@@ -45,6 +48,8 @@ class FakeBench:
 
     def receive(self, timeout_s: float) -> dict:
         self.thread.join(timeout_s)
+        if not self.answers:
+            raise TargetTimeout("the fake client did not answer in time")
         return self.answers.pop()
 
     def _run(self, request: dict) -> dict:
@@ -70,7 +75,8 @@ class FakeBench:
                 "loop_lags_s": [self.loop_lag_s], "send_lags_s": [0.0],
             },
         }  # fmt: skip
-        Path(request["result_path"]).write_text(json.dumps(raw))
+        with contextlib.suppress(FileNotFoundError):  # nobody waits for it any more
+            Path(request["result_path"]).write_text(json.dumps(raw))
         return {"ok": True, "result_path": request["result_path"], "vllm_version": "0.26.0"}
 
 

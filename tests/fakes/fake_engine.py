@@ -9,7 +9,8 @@ Environment: FAKE_SPEED tokens a second of each request, whatever the settings; 
 (0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_ACTIVE_BACKEND the attention
 backend that runs, whatever was asked for; FAKE_BLOCK_SIZE and FAKE_STEP_MODE the same for the block size and for the graphs
 that steps run in; FAKE_FAULT what goes wrong, NAME or
-NAME:NUMBER (see FAULTS).
+NAME:NUMBER (see FAULTS); FAKE_FAULT_SPEEDUP how many times faster an engine with a fault is; FAKE_GPU_FOLDER where each
+process that has GPU memory leaves a file: its pid, and in it MiB (fake_gpu_memory.py reads them).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ import fake_text
 
 FAULTS = {
     **fake_text.FAULTS,
+    **fake_settings.FAULTS,
+    "none": "nothing goes wrong",
     **dict.fromkeys(fake_log.FAILURES, "the start fails in this way, with vLLM's words"),
     "failed_but_alive": "the engine fails, but the API server does not leave",
     "bad_option": "argparse refuses an option: exit code 2",
@@ -48,7 +51,12 @@ FAULTS = {
     "wrong_port": "it listens on the port after the one it was told to use",
     "die_after_n": "SIGKILL ends it when N completions have been answered (default 1)",
     "fail_every_n": "every Nth completion is answered with HTTP 500 (default 10)",
-    "engine_dies": "the engine process ends after the first completion; the rest goes on, /health says 200",
+    "dies_on_launch_n": "SIGKILL ends it in its tenth completion, the Nth time that it is started with a compile cache (default 2)",
+    "stale_compile": "it crashes on what its first start left in the compile cache",
+    "stale_kernels": "it crashes on what its first start left in the kernel cache, if it was told where to keep one",
+    "stalls_after_n": "all is silent after N completions (default 10): connections are taken, nothing is answered",
+    "fades_after_n": "each token takes longer and longer after N completions (default 100)",
+    "engine_dies": "the engine process ends after completion N (default 1); the rest goes on, /health says 200",
     "ignore_sigterm": "SIGTERM has no effect",
     "orphan_child": "it leaves a process in another session behind, which ignores SIGTERM",
     "reuse_port": "it shares its port with whoever else does (SO_REUSEPORT), as vLLM did up to 0.24",
@@ -57,7 +65,16 @@ FAULTS = {
     "preempts": "every streamed request is preempted once, by the server's own count",
     "all_cached": "every prompt token came from the prefix cache, by the server's own count",
     "one_token": "streamed answers end after one token",
+    "empty_streams": "streamed answers are HTTP 200 and have no token, but an error in the stream",
+    "early_end": "every Nth streamed answer has half of its tokens (default 3)",
+    "cut_streams": "every Nth streamed answer breaks off in its middle (default 3)",
+    "plain_words": "answers are right where log-probabilities are asked for, and other words where not",
+    "wrong_after_n": "the answers of another model after N completions (default 60)",
     "counts_double": "the server counts twice what it generates: somebody else is served as well",
+    "counts_half": "the server counts half of what comes back: somebody else answers as well",
+    "memory_hog": "next to nothing of the GPU's memory is left",
+    "memory_stays": "GPU memory is still taken when the server has ended, by no process that the driver lists",
+    "memory_moves": "GPU memory is still taken when the server has ended, by a process that was there before",
     "slow_start": "the start takes N more seconds and logs all the while (default 1)",
 }
 FAULT, _, _number = os.environ.get("FAKE_FAULT", "").partition(":")
@@ -75,7 +92,9 @@ class Engine:
         self.name, self.settings, self.caching, self.count_steps = name, settings, caching, count_steps
         self.lock = threading.Lock()
         self.running = 0
-        self.answered = self.arrived = 0
+        self.answered = self.arrived = self.streams = 0
+        self.long_prompts = 0  # that have arrived
+        self.speedup = 1.0
         self.seen: set[int] = set()
         self.counts = dict.fromkeys(("prompt_tokens", "generation_tokens", "prefix_cache_queries"), 0)
         self.counts |= dict.fromkeys(("prefix_cache_hits", "num_preemptions", "request_success"), 0)
@@ -85,6 +104,7 @@ class Engine:
         tokens = prompt.split() if isinstance(prompt, str) else prompt
         with self.lock:
             self.running += 1
+            self.long_prompts += len(tokens) >= fake_text.LONG
             self.counts["prompt_tokens"] += len(tokens)
             if self.caching:
                 self.counts["prefix_cache_queries"] += len(tokens)
@@ -104,7 +124,7 @@ class Engine:
         with self.lock:
             self.running -= 1
             self.answered += 1
-            self.counts["generation_tokens"] += tokens * (2 if FAULT == "counts_double" else 1)
+            self.counts["generation_tokens"] += tokens * {"counts_double": 2, "counts_half": 0.5}.get(FAULT, 1)
             self.counts["num_preemptions"] += FAULT == "preempts"
             self.counts["request_success"] += 1
             again = FAULT == "jit_again" and self.answered % (NUMBER or 5) == 0
@@ -115,7 +135,16 @@ class Engine:
 
     def token_s(self) -> float:
         speed = os.environ.get("FAKE_SPEED")
-        return 1 / float(speed) if speed else SCALE * fake_settings.tpot_ms(self.settings, self.running) / 1000
+        took = 1 / float(speed) if speed else SCALE * fake_settings.tpot_ms(self.settings, self.running) / 1000
+        if FAULT == "fades_after_n":
+            took *= 1 + max(0, self.answered - (NUMBER or 100)) / 50
+        return took / self.speedup
+
+    def faulty_stream(self) -> bool:
+        """Whether this stream is one of those that a fault of every Nth is about."""
+        with self.lock:
+            self.streams += 1
+            return self.streams % (NUMBER or 3) == 0
 
     def metrics(self) -> str:
         labels = f'engine="0",model_name="{self.name}"'
@@ -163,7 +192,9 @@ class Handler(BaseHTTPRequestHandler):
         ):
             self.engine.answered += 1
             self.reply_json({"error": {"message": "Internal Server Error", "code": 500}}, 500)
-        elif FAULT == "engine_dies" and self.engine.answered >= 1:
+        elif FAULT == "stalls_after_n" and self.engine.answered >= (NUMBER or 10):
+            time.sleep(600)
+        elif FAULT == "engine_dies" and self.engine.answered >= (NUMBER or 1):
             self.reply_json({"error": {"message": "EngineCore encountered an issue.", "code": 500}}, 500)
         else:
             self.complete(body)
@@ -171,24 +202,32 @@ class Handler(BaseHTTPRequestHandler):
 
     def complete(self, body: dict) -> None:
         prompts = self.engine.take_in(body["prompt"])
+        long_before = self.engine.long_prompts
         tokens = 0 if FAULT == "no_tokens" else int(body.get("max_tokens", 16))
-        tokens = min(tokens, 1) if FAULT == "one_token" and body.get("stream") else tokens
+        if body.get("stream"):
+            tokens = {"one_token": min(tokens, 1), "empty_streams": 0}.get(FAULT, tokens)
+            cut = FAULT in ("early_end", "cut_streams") and self.engine.faulty_stream()
+            tokens = tokens // 2 if cut else tokens
         usage = {"prompt_tokens": prompts, "completion_tokens": tokens, "total_tokens": prompts + tokens}
         time.sleep(prompts * self.engine.token_s() / 100)  # a prompt token costs a hundredth of a decoded one
         try:
             if body.get("stream"):
-                self.stream(tokens, usage, bool((body.get("stream_options") or {}).get("include_usage")))
+                self.stream(tokens, usage, bool((body.get("stream_options") or {}).get("include_usage")), cut)
             else:
                 time.sleep(tokens * self.engine.token_s())
                 if body.get("logprobs") or body.get("prompt_logprobs"):
-                    self.reply_text(body, usage)
+                    self.reply_text(body, usage, self.engine.long_prompts > long_before)
                     return
-                self.reply_json(self.chunk(" ".join(WORDS[i % 4] for i in range(tokens)), "length") | {"usage": usage})
+                words = ("grey",) if FAULT == "plain_words" else WORDS
+                text = " ".join(words[i % len(words)] for i in range(tokens))
+                more = {"usage": usage, "fake_token_s": self.engine.token_s()}  # for clients that do not measure
+                self.reply_json(self.chunk(text, "length") | more)
         finally:
             self.engine.done(tokens)
 
-    def reply_text(self, body: dict, usage: dict) -> None:
-        status, choice = TEXT.answer(body, self.engine.running)
+    def reply_text(self, body: dict, usage: dict, mixed: bool) -> None:
+        late = FAULT == "wrong_after_n" and self.engine.answered >= (NUMBER or 60)
+        status, choice = TEXT.answer(body, self.engine.running, mixed, late)
         if status != 200:
             self.reply_json(choice, status)
             return
@@ -197,7 +236,7 @@ class Handler(BaseHTTPRequestHandler):
             self.chunk("", None) | {"choices": [{"index": 0, **choice}], "usage": usage | {"completion_tokens": written}}
         )
 
-    def stream(self, tokens: int, usage: dict, with_usage: bool) -> None:
+    def stream(self, tokens: int, usage: dict, with_usage: bool, cut: bool) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
@@ -206,6 +245,11 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(self.engine.token_s())
             last = "length" if index == tokens - 1 else None
             self.event(json.dumps(self.chunk(" " + WORDS[index % 4], last)))
+        if FAULT == "empty_streams":  # as vLLM tells of an error when the answer has begun
+            self.event(json.dumps({"error": {"message": "EngineCore encountered an issue.", "code": 500}}))
+        if cut and FAULT == "cut_streams":
+            self.close_connection = True
+            return
         if with_usage:
             self.event(json.dumps(self.chunk("", None) | {"choices": [], "usage": usage}))
         self.event("[DONE]")
@@ -235,7 +279,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         if FAULT == "die_after_n" and self.engine.answered >= (NUMBER or 1):
             os.kill(os.getpid(), signal.SIGKILL)
-        if FAULT == "engine_dies" and self.engine.answered == 1:
+        if FAULT == "dies_on_launch_n" and STARTS[:1] == [NUMBER or 2] and self.engine.answered >= 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if FAULT == "engine_dies" and self.engine.answered == (NUMBER or 1):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(ENGINE_PROCESS[0], signal.SIGKILL)
 
@@ -247,6 +293,8 @@ class HTTPServer(ThreadingHTTPServer):
 
 
 ENGINE_PROCESS: list[int] = []
+STARTS: list[int] = []  # how often it was started with this cache, this time included
+GPU_MIB = 100_000  # of the 143,156 of fake_nvml.FakeGpu
 
 
 def fork_engine_process(listening: socket.socket) -> None:
@@ -257,6 +305,7 @@ def fork_engine_process(listening: socket.socket) -> None:
         os.close(writer)
         listening.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        take_gpu_memory(os.getpid(), 143_000 if FAULT == "memory_hog" else GPU_MIB)
         os.read(reader, 1)
         os._exit(0)
     os.close(reader)
@@ -270,10 +319,27 @@ def leave_orphan() -> None:
         os.setsid()
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            take_gpu_memory(os.getpid(), 30_000)
             while True:
                 time.sleep(60)
         os._exit(0)
     os.wait()
+
+
+def take_gpu_memory(pid: int, mib: int) -> None:
+    if folder := os.environ.get("FAKE_GPU_FOLDER"):
+        Path(folder, f"{pid:d}").write_text(str(mib))
+
+
+def starts_with(variable: str) -> int:
+    """How often this engine was started with the cache that the variable names, this time included; 0 without one."""
+    if not (folder := os.environ.get(variable)):
+        return 0
+    file = Path(folder, "fake-starts")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as out:
+        out.write("x")
+    return file.stat().st_size
 
 
 def misbehave_at_start() -> None:
@@ -293,6 +359,14 @@ def misbehave_at_start() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if FAULT == "orphan_child":
         leave_orphan()
+    if FAULT == "dies_on_launch_n":
+        STARTS.append(starts_with("VLLM_CACHE_ROOT"))
+    stale = {"stale_compile": "VLLM_CACHE_ROOT", "stale_kernels": "TRITON_CACHE_DIR"}.get(FAULT)
+    if stale and starts_with(stale) > 1:
+        fake_log.failing("stale_cache")
+        sys.exit(1)
+    if FAULT in ("memory_stays", "memory_moves"):
+        take_gpu_memory(FAULT == "memory_moves", 30_000)  # pid 1, which no signal of ours ends
     if FAULT == "slow_start":
         for step in range(10 * (NUMBER or 1)):
             fake_log.say("weight_utils.py:1", f"loading shard {step}")
@@ -318,8 +392,11 @@ def main(argv: list[str]) -> None:
     assert command == "serve", command
     name = option(argv, "--served-model-name") or model
     port = int(option(argv, "--port") or 8000) + (FAULT == "wrong_port")
-    settings = fake_settings.read(argv[2:])
+    asked = fake_settings.read(argv[2:])
+    settings = fake_settings.replaced(asked, FAULT)
     Handler.engine = Engine(name, settings, "--no-enable-prefix-caching" not in argv, "--cudagraph-metrics" in argv)
+    if FAULT and (settings != asked or FAULT not in fake_settings.FAULTS):
+        Handler.engine.speedup = float(os.environ.get("FAKE_FAULT_SPEEDUP", "1"))
     # vLLM takes its port before it starts the engine, and answers on it after.
     server = HTTPServer((option(argv, "--host") or "0.0.0.0", port), Handler, bind_and_activate=False)
     if FAULT == "reuse_port":

@@ -18,6 +18,24 @@ NO_COMPILE_FACTOR = 1.03
 LOAD_FACTOR = 0.02  # more for each request that runs beside this one
 
 
+FAULTS = {
+    "other_backend": "TRITON_ATTN runs where another attention backend was asked for",
+    "other_block_size": "blocks have 64 tokens where another number was asked for",
+    "no_graphs": "no step runs in a graph where one kind of graph was asked for",
+}
+
+
+def replaced(asked: dict, fault: str) -> dict:
+    """What runs where an engine with one of these faults is asked for something; the same where nothing is."""
+    if fault == "other_backend" and asked["attention_backend"]:
+        return asked | {"attention_backend": "TRITON_ATTN", "backend": "TRITON_ATTN"}
+    if fault == "other_block_size" and asked["block_size"] != "16":
+        return asked | {"block_size": "64"}
+    if fault == "no_graphs" and asked["cudagraph_mode"] not in (_DEFAULT[1], "NONE"):
+        return asked | {"step_mode": "NONE"}
+    return asked
+
+
 def read(argv: list[str]) -> dict:
     """Settings by name; spellings of `--x v`, `--x=v`, `-cc.key=v` and one JSON `--compilation-config` are known."""
     given: dict = {}
@@ -96,7 +114,7 @@ def step_mode(settings: dict, running: int) -> tuple[int, str]:
     """(padded tokens, kind of graph) of a decode step of `running` requests."""
     padded = next((size for size in settings["sizes"] if size >= running), None)
     mode = "NONE" if padded is None else "PIECEWISE" if settings["cudagraph_mode"] == "PIECEWISE" else "FULL"
-    return padded or running, os.environ.get("FAKE_STEP_MODE") or mode
+    return padded or running, os.environ.get("FAKE_STEP_MODE") or settings.get("step_mode") or mode
 
 
 def _split(word: str) -> list[str]:

@@ -35,9 +35,12 @@ FAULTS = {
     "stale_kv": "the last prompt's context instead of this one's",
     "wrong_positions": "positions are off by one in the whole context",
     "wrong_scale": "logits are a third too large",
+    "shuffled": "each token has the likelihood of another one",
+    "shifted": "all log-probabilities are too low by the same amount",
     "layer_skipped": "the answers differ as those of a model with a layer less",
     "wrong_together": "wrong as soon as three requests run at once",
     "wrong_long": "wrong for long prompts only",
+    "wrong_mixed": "wrong where a long prompt came in during the decoding",
     "wrong_prefill": "log-probabilities of prompts are wrong, decoding is right",
 }
 
@@ -52,12 +55,15 @@ class Text:
     def tokenise(self, text: str) -> list[int]:
         return [OFFSET + zlib.crc32(word.encode()) % VOCABULARY for word in text.split()]
 
-    def answer(self, body: dict, running: int) -> tuple[int, dict]:
-        """(HTTP status, JSON of the choice without index) for a completion with log-probabilities."""
+    def answer(self, body: dict, running: int, mixed: bool = False, late: bool = False) -> tuple[int, dict]:
+        """(HTTP status, JSON of the choice without index) for a completion with log-probabilities.
+
+        `running`: requests at once; `mixed`: a long prompt came in meanwhile; `late`: the fault is on from now on.
+        """
         if self.fault == "nan_500":
             return 500, {"error": {"message": "Out of range float values are not JSON compliant: nan", "code": 500}}
         prompt = body["prompt"] if isinstance(body["prompt"], list) else self.tokenise(body["prompt"])
-        wrong = self.wrong_now(prompt, running)
+        wrong = late or self.wrong_now(prompt, running, mixed)
         context = zlib.crc32(json.dumps(prompt).encode())
         if self.fault == "stale_kv":
             context, self.last_context = self.last_context, context
@@ -65,10 +71,11 @@ class Text:
             return 200, self.read(prompt, wrong or self.fault == "wrong_prefill")
         return 200, self.write(body, context, prompt[-1] if prompt else 0, wrong)
 
-    def wrong_now(self, prompt: list[int], running: int) -> bool:
+    def wrong_now(self, prompt: list[int], running: int, mixed: bool) -> bool:
         return (
             self.fault == "other_weights"
             or (self.fault == "wrong_together" and running >= 3)
+            or (self.fault == "wrong_mixed" and mixed)
             or (self.fault == "wrong_long" and len(prompt) >= LONG)
         )
 
@@ -119,6 +126,8 @@ class Text:
         logits = [draw.gauss(0, 2) for _ in range(VOCABULARY)]
         if self.fault == "layer_skipped":
             logits = [0.8 * value + 0.6 * draw.gauss(0, 2) for value in logits]
+        if self.fault == "shuffled":
+            logits = [logits[(index * 7 + 3) % VOCABULARY] for index in range(VOCABULARY)]
         if self.fault == "wrong_scale":
             logits = [value * 4 / 3 for value in logits]
         logits = [value + _process.gauss(0, ROUNDING) for value in logits]
@@ -126,5 +135,5 @@ class Text:
         return {OFFSET + index: value - total for index, value in enumerate(logits)}
 
     def shown(self, value: float) -> float | None:
-        special = {"nan_logprobs": math.nan, "null_logprobs": None, "positive_logprobs": abs(value)}
+        special = {"nan_logprobs": math.nan, "null_logprobs": None, "positive_logprobs": abs(value), "shifted": value - 1}
         return special.get(self.fault, value)

@@ -32,9 +32,12 @@ WRONG = {
     "stale_kv": "log-probabilities while decoding",
     "wrong_positions": "log-probabilities while decoding",
     "wrong_scale": "log-probabilities while decoding",
+    "shuffled": "log-probabilities while decoding",
+    "shifted": "log-probabilities while decoding",
     "layer_skipped": "log-probabilities while decoding",
     "wrong_together": "log-probabilities while decoding",
     "wrong_long": "log-probabilities while decoding",
+    "wrong_mixed": "log-probabilities while decoding",
     "wrong_prefill": "log-probabilities of the prompts",
 }
 
