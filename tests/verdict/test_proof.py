@@ -94,3 +94,18 @@ def test_output_that_nobody_could_judge_does_not_win():
     verdict = proven(IMPROVED, [baseline, soak(100.0, gate=GateResult(passed=None)), RESTART], 0.01)
     assert (verdict.decision, verdict.winner) == (Decision.INCONCLUSIVE, Candidate())
     assert own in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "loses"),
+    [(0, 0, False), (1, 0, False), (2, 0, False), (3, 0, True), (5, 0, True), (5, 1, False)],
+    ids=["never", "once", "seldom", "often", "always", "as the default does"],
+)
+def test_processes_that_a_server_leaves_behind_count_where_the_default_leaves_none(theirs, own, loses):
+    left = ("pid 4711 (VLLM::EngineCor, 29.3 GiB)",)
+    launches = [trial(n, FAST, 100.0, phase="confirm", round=n) for n in range(3)] + [STEADY, RESTART]
+    launches = [dataclasses.replace(item, leftovers=left if n < theirs else ()) for n, item in enumerate(launches)]
+    launches += [dataclasses.replace(trial(20, {}, 90.0, phase="baseline"), leftovers=left * own)]
+    verdict = proven(IMPROVED, launches, 0.01)
+    assert (verdict.decision is Decision.KEEP_DEFAULTS) == loses
+    assert not loses or f"left processes behind at {theirs} of 5 stops, which had to be killed: {left[0]}" in verdict.reason
