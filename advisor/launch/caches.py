@@ -12,11 +12,27 @@ STUDY, PROOF = "cache", "cache-proof"  # folders below the study's; the second b
 def study_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """torch.compile's artefacts are shared by the launches of a study and by nobody else, unless a person chose a place.
 
-    Triton's and FlashInfer's kernels stay where the person has them: building FlashInfer's takes minutes.
+    Triton's and FlashInfer's kernels stay where the person has them: building FlashInfer's takes minutes. A cache that was found
+    broken has a successor (`renewed_cache`): the newest one counts.
     """
     if "VLLM_CACHE_ROOT" in inherited:
         return {}
-    return {"VLLM_CACHE_ROOT": str((folder / STUDY).resolve())}
+    return {"VLLM_CACHE_ROOT": str(_generations(folder)[-1].resolve())}
+
+
+def renewed_cache(folder: Path) -> dict[str, str]:
+    """An empty cache for this and all later launches of the study. The broken one is left: another server may be using it."""
+    path = folder / f"{STUDY}-{len(_generations(folder)) + 1}"
+    path.mkdir(parents=True)
+    return {"VLLM_CACHE_ROOT": str(path.resolve())}
+
+
+def _generations(folder: Path) -> list[Path]:
+    """`cache`, `cache-2`, `cache-3` ... as far as they exist; the first one always counts as there."""
+    found = [folder / STUDY]
+    while (later := folder / f"{STUDY}-{len(found) + 1}").is_dir():
+        found.append(later)
+    return found
 
 
 def proof_cache(folder: Path, empty: bool) -> dict[str, str]:

@@ -106,6 +106,30 @@ def port_taken(reason: str) -> bool:
     return bool(_PORT_TAKEN.search(reason))
 
 
+_COMPILE_CACHE = re.compile(
+    r"failed to get the (?:hash|file path) of the compiled graph|corrupted compilation artifact|Compile cache file corrupted|"
+    r"(?:No such file or directory|FileNotFoundError).*torch_(?:aot_)?compile(?:_cache)?/",
+    re.IGNORECASE,
+)
+_UNREADABLE = ("EOFError", "UnpicklingError", "BadZipFile", "SyntaxError", "JSONDecodeError")
+# Functions that read compiled code back: vLLM's own cache file, its artefacts, PyTorch's.
+_CACHE_READERS = {"initialize_cache", "load_compiled_function", "_try_load_aot_compiled_fn"}
+
+
+def compile_cache_broken(log_text: str) -> bool:
+    """Whether a start failed on compiled code that an earlier one left behind; the settings may be fine.
+
+    Messages of 0.9.0 to 0.33.0 (compilation/compiler_interface.py, decorators.py), and any unreadable file met by their readers.
+    An earlier compilation that failed leaves such code, and its own error is hidden until the cache is empty (issue 18851).
+    """
+    cause = root_cause(log_text)
+    if cause is None:
+        return False
+    name, functions = cause.exception.partition(":")[0].rpartition(".")[2], set(cause.functions)
+    reading = functions & _CACHE_READERS or ("load" in functions and functions & {"profile_run", "_dummy_run"})
+    return bool(_COMPILE_CACHE.search(cause.exception)) or (name in _UNREADABLE and bool(reading))
+
+
 def _reason(cause: Raised | None, exit_code: int | None, log_text: str) -> str:
     if cause is not None:
         wrapped = _WRAPPED.search(cause.exception)

@@ -21,7 +21,7 @@ from types import TracebackType
 
 from advisor.errors import AdvisorError
 from advisor.launch import gpu_memory, gpu_room, ports
-from advisor.launch.failure import LaunchFailed, classify, dirty_gpu, memory_changed, port_taken
+from advisor.launch.failure import LaunchFailed, classify, compile_cache_broken, dirty_gpu, memory_changed, port_taken
 from advisor.launch.leftovers import SOCKETS, rendezvous_files, sockets_folder
 from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.readiness import LaunchLimits, LogTail, Probe, Prober, Progress, Signs, complete, phase
@@ -33,6 +33,7 @@ from advisor.target_process import scrubbed_environment
 
 LOG = "server.log"
 FIRST_LOG = "server-first-port.log"  # of an attempt whose port another process had
+FIRST_CACHE_LOG = "server-first-cache.log"  # of an attempt that failed on compiled code which an earlier launch left
 COMMAND = "command.json"
 PLUMBING = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 FIRST_POLL_S, LAST_POLL_S = 0.02, 0.25  # the wait between two looks grows: a start takes from 0.2 s to half an hour
@@ -54,12 +55,17 @@ class GpuCrowded(Exception):
     """vLLM says that memory is missing or was changed by others: tried once more, unless they are still there."""
 
 
+class CacheBroken(Exception):
+    """The start failed on compiled code that was there before: tried once more with an empty cache."""
+
+
 class Server:
     """Context manager. Raises LaunchFailed from the `with` line when the server does not get ready, and from
     check_alive; NotStopped or GpuMemoryHeld (AdvisorErrors) from the end of the block when something is left over, and
     GpuInUse where somebody else's GPU memory is in the way: no candidate is to blame for these, and the study ends.
     `usual`: MiB in use on each GPU before the study's first launch, which is nobody's fault later on. `caches`: variables
-    that say where vLLM and what it uses keep compiled code; those of the command go first.
+    that say where vLLM and what it uses keep compiled code; those of the command go first. `renew_caches`: makes empty ones, for
+    a start that fails on broken ones; it is asked once at most. `retried` is told why a start was tried a second time.
 
     Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s, and leftovers (processes that
     had to be killed although the server had ended).
@@ -76,6 +82,8 @@ class Server:
         grace: Grace | None = None,
         usual: gpu_memory.Usage | None = None,
         caches: Mapping[str, str] | None = None,
+        renew_caches: Callable[[], Mapping[str, str]] | None = None,
+        retried: Callable[[str], None] | None = None,
     ):
         self.command = command
         self.served_name = served_name
@@ -96,6 +104,8 @@ class Server:
         self._known: set[int] = set()  # every pid that was seen to be the server's
         self._usual = usual
         self._caches = dict(caches or {})
+        self._renew_caches, self._renewed = renew_caches, dict[str, str]()
+        self._retried = retried or (lambda _why: None)
 
     @property
     def base_url(self) -> str:
@@ -105,15 +115,17 @@ class Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         room = gpu_room.asked(self.command.argv)
         gpu_memory.wait_clean(
-            self._gpu, room.share, self._usual, room.count, waiting=lambda: self._on_event("waiting for GPU memory", 0.0)
+            self._gpu,
+            room.share,
+            self._usual,
+            room.count,
+            waiting=lambda: self._on_event("waiting for GPU memory", 0.0),
         )
         self._memory = gpu_memory.Watch(self._gpu)
         try:
             self._launch()
-        except (PortTaken, GpuCrowded) as first:
-            self._check_alone(first)
-            if self.log_path.exists():
-                self.log_path.replace(self.folder / FIRST_LOG)
+        except (PortTaken, GpuCrowded, CacheBroken) as first:
+            self._prepare_second(first)
             try:
                 self._launch(avoid=self.port)
             except (PortTaken, GpuCrowded) as again:
@@ -121,6 +133,20 @@ class Server:
                 surroundings = isinstance(again, PortTaken) or memory_changed(str(again))
                 raise self._failed(Outcome.FAILED_TO_START, str(again), surroundings) from None
         return self
+
+    def _prepare_second(self, first: PortTaken | GpuCrowded | CacheBroken) -> None:
+        """What was in the way is not there the second time; the first error is kept. Raises GpuInUse."""
+        log = FIRST_CACHE_LOG if isinstance(first, CacheBroken) else FIRST_LOG
+        if isinstance(first, CacheBroken) and self._renew_caches is not None:
+            self._renewed, self._renew_caches = dict(self._renew_caches()), None
+        else:
+            self._check_alone(first)
+        if self.log_path.exists():
+            self.log_path.replace(self.folder / log)
+        with_what = {CacheBroken: "an empty compile cache", PortTaken: "another port"}.get(
+            type(first), "the memory free again"
+        )
+        self._retried(f"the first start failed, the second had {with_what}: {first} (log: {log})")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -176,7 +202,13 @@ class Server:
         plumbing = ("--host", ports.HOST, "--port", str(self.port), "--served-model-name", self.served_name)
         argv = (*self.command.argv, *plumbing)
         scratch = None if SOCKETS in self.command.env else sockets_folder()
-        added = {**PLUMBING, **({SOCKETS: scratch} if scratch else {}), **self._caches, **self.command.env}
+        added = {
+            **PLUMBING,
+            **({SOCKETS: scratch} if scratch else {}),
+            **self._caches,
+            **self.command.env,
+            **self._renewed,
+        }
         record = {"argv": redact_argv(argv), "env": redact_env(added)}
         (self.folder / COMMAND).write_text(json.dumps(record, indent=2) + "\n")
         env = with_own_tools(scrubbed_environment(os.environ, added), argv[0])
@@ -197,9 +229,7 @@ class Server:
             if any(words in said for words in LAST_WORDS):
                 doomed_at = min(doomed_at, time.monotonic())
             if time.monotonic() - doomed_at > LAST_WORDS_GRACE_S:
-                outcome, reason = classify(1, self.log_text())
-                self._blame_others(outcome, reason)
-                raise self._failed(outcome, reason)
+                raise self._start_failed(*classify(1, self.log_text()))
             probe = self._ask(prober)
             if probe is not None and self._is_ready(probe):
                 return
@@ -242,11 +272,16 @@ class Server:
             outcome, reason = classify(code, self.log_text())
             if port_taken(reason):
                 raise PortTaken(f"port {self.port} is in use by {ports.describe(ports.listeners(self.port))}")
-            self._blame_others(outcome, reason)
-            raise self._failed(outcome, reason)
+            raise self._start_failed(outcome, reason)
         if probe is not None and bad_answers >= BAD_ANSWERS:
             problem = probe.problem or f"it answers for the model {probe.model!r}"
             raise self._failed(Outcome.FAILED_TO_START, f"the server runs but gives no token: {problem}")
+
+    def _start_failed(self, outcome: Outcome, reason: str) -> LaunchFailed | CacheBroken:
+        self._blame_others(outcome, reason)
+        if self._renew_caches is not None and compile_cache_broken(self.log_text()):
+            return CacheBroken(reason)
+        return self._failed(outcome, reason)
 
     def _blame_others(self, outcome: Outcome, reason: str) -> None:
         """Raises GpuInUse or GpuCrowded where a start failed because of memory that somebody else has."""
@@ -256,7 +291,7 @@ class Server:
         if crowded:
             raise GpuCrowded(reason)
 
-    def _check_alone(self, cause: PortTaken | GpuCrowded) -> None:
+    def _check_alone(self, cause: PortTaken | GpuCrowded | CacheBroken) -> None:
         """Nothing of ours is left on the GPU now. Raises GpuInUse where others have memory that the start missed."""
         if isinstance(cause, GpuCrowded):
             gpu_memory.check_alone(self._gpu, str(cause))

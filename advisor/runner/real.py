@@ -79,6 +79,7 @@ class RealRunner:
         self._reference, self._judge_machine = earlier.reference, judge_machine
         self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
         self._default = earlier.default
+        self._renewed_for: set[str] = set()  # candidates that got an empty compile cache
 
     def run(self, job: Job) -> Trial:
         launch = Launch(job, self._command(job), self._launch_folder(job))
@@ -107,7 +108,8 @@ class RealRunner:
         guard = Guard(gpu)
         with Server(
             launch.command, name, launch.folder, gpu, self._limits, self._waiting,
-            usual=self._usual_memory, caches=self._caches(launch.job),
+            usual=self._usual_memory, caches=self._caches(launch.job), renew_caches=self._renewal(launch.job),
+            retried=launch.notes.append,
         ) as server:  # fmt: skip
             launch.times["start_s"] = server.start_s
             sampling = self._sampling(server, launch, guard)
@@ -129,6 +131,21 @@ class RealRunner:
         if job.caches == "study":
             return caches.study_cache(self._folder, os.environ)
         return caches.proof_cache(self._folder, empty=job.caches == "empty")
+
+    def _renewal(self, job: Job) -> Callable[[], Mapping[str, str]] | None:
+        """For a start on a broken compile cache: once a candidate, since one that breaks its own cache each time must not win.
+
+        A winner's second start is there to meet what its first one left.
+        """
+        key = job.candidate.key
+        if job.caches != "study" or key in self._renewed_for:
+            return None
+
+        def renew() -> Mapping[str, str]:
+            self._renewed_for.add(key)
+            return caches.renewed_cache(self._folder)
+
+        return renew
 
     def _evaluate(self, server: Server, launch: Launch) -> None:
         """The person's own evaluation, where this launch is one that it judges."""

@@ -1,0 +1,121 @@
+"""A start that fails on broken compiled code: once more with an empty cache, the first error kept; no verdict on the settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.launch import caches, server
+from advisor.launch.failure import LaunchFailed, compile_cache_broken
+from advisor.launch.server import Server
+from advisor.records import Command, Outcome
+
+from .conftest import CPU, FAKE, PATIENT, SHORT
+
+# What a release writes, as it stands in its sources.
+HEAD = """(EngineCore_DP0 pid=7) ERROR 11-30 03:00:00 [core.py:900] EngineCore failed to start.
+(EngineCore_DP0 pid=7) ERROR 11-30 03:00:00 [core.py:900] Traceback (most recent call last):
+(EngineCore_DP0 pid=7) ERROR 11-30 03:00:00 [core.py:900]   File "/v/core.py", line 1, in run_engine_core
+(EngineCore_DP0 pid=7) ERROR 11-30 03:00:00 [core.py:900]   File "/v/worker.py", line 1, in {function}
+(EngineCore_DP0 pid=7) ERROR 11-30 03:00:00 [core.py:900] {exception}
+"""
+
+
+def log(exception: str, function: str = "profile_run", then: str = "load") -> str:
+    frame = f'(EngineCore_DP0 pid=7) ERROR 11-30 03:00:00 [core.py:900]   File "/v/c.py", line 1, in {then}\n'
+    text = HEAD.format(function=function, exception=exception)
+    head, last = text.rstrip("\n").rsplit("\n", 1)
+    return f"{head}\n{frame}{last}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        (log("AssertionError: failed to get the hash of the compiled graph"), True),
+        (log("AssertionError: failed to get the file path of the compiled graph"), True),
+        (log("RuntimeError: vLLM failed to compile the model. ... leading to a corrupted compilation artifact. We ..."), True),
+        (log("EOFError: Ran out of input", then="load_compiled_function"), True),
+        (log("_pickle.UnpicklingError: pickle data was truncated"), True),
+        (log("SyntaxError: '{' was never closed (<unknown>, line 3)", then="initialize_cache"), True),
+        (log("FileNotFoundError: [Errno 2] No such file or directory: '/c/torch_compile_cache/0a/rank_0_0/artifact'"), True),
+        (log("EOFError: Ran out of input", function="load_model"), False),  # weights
+        (log("torch.OutOfMemoryError: CUDA out of memory"), False),
+        (log("ValueError: failed to validate"), False),
+        ("WARNING 11-30 03:00:00 [decorators.py:318] Compiling model again ... Compile cache file corrupted.\n", False),
+        ("", False),
+    ],
+)
+def test_which_failures_are_the_caches(text: str, broken: bool) -> None:
+    assert compile_cache_broken(text) is broken
+
+
+SCRIPT = """
+import os, runpy, sys
+root = os.environ.get("VLLM_CACHE_ROOT", "")
+if {condition}:
+    sys.stdout.write({text!r} if not {otherwise!r} or root.endswith("/old") else {otherwise!r})
+    sys.exit(1)
+sys.argv = [{fake!r}, *sys.argv[1:]]
+runpy.run_path({fake!r}, run_name="__main__")
+"""
+
+
+def launch(tmp_path: Path, condition: str, text: str, otherwise: str = "", **options) -> Server:
+    """A server that writes `text` and ends where the condition holds; `otherwise` instead, on another cache than `old`."""
+    script = tmp_path / "serve.py"
+    script.write_text(SCRIPT.format(condition=condition, text=text, otherwise=otherwise, fake=str(FAKE)))
+    command = Command((sys.executable, str(script), "serve", "some/model"), {"FAKE_TIME_SCALE": "0.1"})
+    return Server(command, "advisor-test", tmp_path / "launch", CPU, PATIENT, grace=SHORT, **options)
+
+
+BROKEN = log("AssertionError: failed to get the hash of the compiled graph")
+
+
+def test_a_broken_cache_is_replaced_once_and_the_first_error_kept(tmp_path: Path) -> None:
+    study, told = tmp_path / "study", []
+    (study / "cache").mkdir(parents=True)
+    with launch(
+        tmp_path, 'root.endswith("/cache")', BROKEN, caches=caches.study_cache(study, {}), retried=told.append,
+        renew_caches=lambda: caches.renewed_cache(study),
+    ) as running:  # fmt: skip
+        assert running.start_s > 0
+    assert len(told) == 1 and "an empty compile cache: AssertionError: failed to get the hash" in told[0]
+    assert "failed to get the hash" in (running.folder / server.FIRST_CACHE_LOG).read_text()
+    assert caches.study_cache(study, {}) == {"VLLM_CACHE_ROOT": str(study / "cache-2")}  # later launches have it too
+    assert (study / "cache").is_dir()
+
+
+def test_what_fails_on_an_empty_cache_too_is_the_candidates_failure(tmp_path: Path) -> None:
+    renewed = []
+
+    def renew():
+        renewed.append(1)
+        return {"VLLM_CACHE_ROOT": str(tmp_path / "empty")}
+
+    with pytest.raises(LaunchFailed) as caught:
+        launch(tmp_path, "True", BROKEN, renew_caches=renew).__enter__()
+    assert renewed == [1] and not caught.value.retryable
+    assert caught.value.outcome is Outcome.FAILED_TO_START and "failed to get the hash" in caught.value.reason
+
+
+def test_the_real_error_is_the_one_that_counts(tmp_path: Path) -> None:
+    """A compilation that fails leaves code behind which hides why: with an empty cache the cause shows again."""
+    out_of_memory = log("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
+    with pytest.raises(LaunchFailed) as caught:
+        launch(tmp_path, "True", BROKEN, otherwise=out_of_memory, caches={"VLLM_CACHE_ROOT": str(tmp_path / "old")},
+               renew_caches=lambda: {"VLLM_CACHE_ROOT": str(tmp_path / "new")}).__enter__()  # fmt: skip
+    assert caught.value.outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_without_a_way_to_renew_nothing_is_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(LaunchFailed, match="failed to get the hash"):
+        launch(tmp_path, "True", BROKEN).__enter__()
+    assert not (tmp_path / "launch" / server.FIRST_CACHE_LOG).exists()
+
+
+def test_a_persons_own_cache_is_left_alone(tmp_path: Path) -> None:
+    assert caches.study_cache(tmp_path, {"VLLM_CACHE_ROOT": "/theirs"}) == {}
+    assert caches.renewed_cache(tmp_path)["VLLM_CACHE_ROOT"] == str(tmp_path / "cache-2")
+    assert caches.renewed_cache(tmp_path)["VLLM_CACHE_ROOT"] == str(tmp_path / "cache-3")
