@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.engine.render import same_setting, version_tuple
+from advisor.engine.rules.inert import inert_settings
 from advisor.engine.versions import RELEASES
 from advisor.engine.writing.spelling import spell
 from advisor.errors import InputError
@@ -79,7 +80,7 @@ def concrete_settings(
 def legal_settings(
     settings: Sequence[SettingChoices], engine: EngineFacts
 ) -> tuple[tuple[SettingChoices, ...], tuple[Rejection, ...]]:
-    """The settings without the values that the installed vLLM has no words for, each of which is refused by name.
+    """The settings without the values that the installed vLLM has no words for or that are inert, each refused by name.
 
     A setting that is left without a value keeps vLLM's own choice.
     """
@@ -98,9 +99,14 @@ def _without_repeats(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _refusal(name: str, value: Any, engine: EngineFacts) -> str | None:
-    """Why this vLLM cannot be told the value. Options are looked up where the version is a release that the tables hold."""
+    """Why this vLLM cannot be told the value, or why it would change nothing here whatever stands beside it.
+
+    Options are looked up where the version is a release that the tables hold.
+    """
     version = version_tuple(engine.vllm_version)
     written = list(value) if isinstance(value, tuple) else value
+    if inert := inert_settings({name: written}, engine.platform, version):
+        return "; ".join(f"{one} is inert: {reason}" for one, reason in inert.items())
     try:
         options = spell({name: written}, version, check=version in RELEASES).options.values
     except InputError as error:
