@@ -86,6 +86,8 @@ def step_times_of(raw: Mapping[str, Any], eager_ms: float | None = None, tokens_
     as `token_times`.
     """
     gaps, decoding = decoding_gaps(raw)
+    if not len(gaps):
+        return None
     points: dict[int, float] = {}
     weights: dict[int, float] = {}
     order = np.argsort(decoding, kind="stable")
