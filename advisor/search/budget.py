@@ -59,6 +59,9 @@ class Budget:
         reserve = self.reserve_s(done, objective)
         if self.left_s(done) - reserve < typical_cost_s(done):
             spent = self.total_s - self.left_s(done)
+            if not searched:
+                least = duration(spent + reserve + typical_cost_s(done))
+                return f"budget: one try and its confirmation need about {least} here, --budget gives {duration(self.total_s)}"
             return f"budget: {duration(spent)} of {duration(self.total_s)} used, {duration(reserve)} kept for the confirmation"
         return None
 

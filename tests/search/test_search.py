@@ -201,6 +201,12 @@ def test_room_for_a_proof_is_kept_as_soon_as_a_candidate_leads():
     assert budget.reserve_s(ahead, THROUGHPUT) == 3 * 3 * 60 + 30 + 3 * 60
 
 
+def test_a_budget_that_allows_nothing_says_what_would():
+    done = [trial(0, {}, 100.0, phase="baseline", total_s=100.0)]
+    reason = Budget(600.0).stop_reason(done, THROUGHPUT)
+    assert reason == "budget: one try and its confirmation need about 13m20s here, --budget gives 10m00s"
+
+
 def test_the_first_try_of_the_makefile_searches():
     """11 minutes on two cores, a cold start of 59 s as measured: some candidates are tried before the confirmation."""
     done = [cold(0, {}, 450.0, 76.0, 59.0, phase="baseline")]
