@@ -25,7 +25,7 @@ __all__ = [
 
 # resolve(candidates) -> for each one a dictionary: {"ok": True, "resolved": {...}} or {"ok": False, "error": "..."}
 Resolver = Callable[[Sequence[Candidate]], Sequence[Mapping[str, Any]]]
-AT_ONCE = 600  # combinations; vLLM resolves some 50 a second
+AT_ONCE = 600  # combinations; vLLM resolves tens of them a second
 
 
 class SearchSpace:

@@ -142,3 +142,13 @@ def test_mistakes_of_the_extended_file_are_told_with_its_name(tmp_path):
     written(tmp_path, "settings: {nonsense: {values: [1]}}\n", "base.yaml")
     said = told(written(tmp_path, "extends: base.yaml\n", "mine.yaml"))
     assert "base.yaml" in said and "unknown setting 'nonsense'" in said
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path):
+    text = (search_spaces_folder().parent / "docs" / "search-space.md").read_text()
+    lines = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
+    path = tmp_path / "doc.yaml"
+    path.write_text("\n".join(lines))
+    assert "--long-prefill-token-threshold" in load_space(str(path)).settings
+    for name in SHIPPED:
+        assert f"../search_spaces/{name}.yaml" in text
