@@ -22,8 +22,13 @@ FILE = "failures.jsonl"
 
 def feasibility(request: TuneRequest, facts: Facts, study: Study) -> Feasibility:
     """What earlier studies in the same surroundings teach; what this one learns goes into the file."""
-    known = KnownFailures(request.runs / FILE, surroundings(request, facts), fingerprint(request.workload), study.name)
+    known = KnownFailures(request.runs / FILE, surroundings(request, facts), fingerprint(request.workload), _told(study))
     return Feasibility(() if request.retry_failed else tuple(known.read()), known.add)
+
+
+def _told(study: Study) -> str:
+    """A folder that was deleted and made anew is another study."""
+    return f"{study.name} of {study.created_at}"
 
 
 def surroundings(request: TuneRequest, facts: Facts) -> dict[str, str]:

@@ -132,6 +132,15 @@ def test_equal_configurations_have_equal_fingerprints(ask):
 
 
 @pytest.mark.engine
+def test_a_word_for_a_set_of_defaults_equals_the_set(ask):
+    default, doubled = ask()["resolved"], ask("--performance-mode", "throughput")["resolved"]
+    assert doubled["max_num_seqs"] == 2 * default["max_num_seqs"]
+    same = ask("--max-num-seqs", doubled["max_num_seqs"], "--max-num-batched-tokens", doubled["max_num_batched_tokens"])
+    assert same["resolved"]["fingerprint"] == doubled["fingerprint"] != default["fingerprint"]
+    assert default["tensor_parallel_size"] == 1
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("words", "kind", "said"),
     [
