@@ -21,7 +21,7 @@ TELLING = (
     Outcome.WRONG_OUTPUT, Outcome.NOT_AS_REQUESTED,
 )  # fmt: skip
 Resolved = Mapping[str, Any] | None  # what vLLM makes of a candidate
-_NUMBERS = ("max_num_seqs", "max_num_batched_tokens")  # known for every candidate, as vLLM resolves them
+_NUMBERS = ("max_num_seqs", "max_num_batched_tokens", "block_size")  # known for every candidate, as vLLM resolves them
 _SIZES = "cudagraph_capture_sizes"
 
 
