@@ -127,7 +127,7 @@ def _combined(file: SpaceFile, base: Mapping[str, SettingSpec]) -> dict[str, Set
             found[name] = spec.model_copy(update=given)
     found.update({name: spec for name, spec in file.settings.items() if name not in found})
     for name, spec in list(found.items()):
-        if name in file.settings or name in file.fix:
+        if name in file.fix or (name in file.settings and "when" in file.settings[name].model_fields_set):
             continue
         kept = {other: wanted for other, wanted in spec.when.items() if other not in file.drop}
         missed = [other for other, wanted in spec.when.items() if other in file.drop and DEFAULT not in wanted]

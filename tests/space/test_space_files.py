@@ -100,6 +100,12 @@ def test_a_space_of_ones_own_adds_drops_fixes_and_changes(tmp_path):
     assert space["max_num_seqs"].when == {}  # its condition was on what is dropped, and holds for vLLM's own choice
 
 
+def test_a_changed_setting_loses_the_condition_on_what_is_dropped(tmp_path):
+    text = "extends: scheduler\ndrop: [performance_mode]\nsettings: {max_num_seqs: {values: [default, 8]}}\n"
+    setting = load_space(written(tmp_path, text)).settings["max_num_seqs"]
+    assert setting.when == {} and setting.values == ["default", 8]
+
+
 def test_what_a_fixed_setting_makes_impossible_goes_without_a_word(tmp_path):
     space = load_space(written(tmp_path, "extends: default\nfix: {enforce_eager: true}\n")).settings
     assert list(space) == ["enforce_eager", "attention_backend"]
