@@ -2,11 +2,13 @@
 
 import http.server
 import json
+import os
 import resource
 import shlex
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,9 @@ TABLE = DATA / "graph_steps" / "0.26.0.log"
 PAGE = (DATA / "metrics" / "cpu-0.32-default.prom").read_text()
 
 
-def run(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "advisor", "buckets", *words], capture_output=True, text=True)
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "advisor", "buckets", *words]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
 
 
 @pytest.fixture
@@ -156,15 +159,18 @@ def test_the_command(file):
     assert wrong.returncode == 2 and "advisor: give either" in wrong.stderr
 
 
-def test_it_answers_at_once():
-    """Start of the interpreter included: 0.30 s of processor time on a quiet AMD EPYC, up to 0.43 s beside other tests."""
+def test_it_answers_in_less_than_0_4_seconds():
+    """Start of the interpreter included: 0.28 s by the clock on two quiet cores of an AMD EPYC.
+
+    Beside other tests the best of ten counts, by the clock or by the processor's time, without that of numpy's idle threads.
+    """
     spent = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert run("--histogram", str(TABLE), "--vllm-version", "0.26.0").returncode == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(spent) < 0.6, spent
+    while len(spent) < 10 and min(spent, default=1) >= 0.4:
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        assert run("--histogram", str(TABLE), "--vllm-version", "0.26.0", OPENBLAS_NUM_THREADS="1").returncode == 0
+        after, passed = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begun
+        spent.append(min(passed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+    assert min(spent) < 0.4, spent
 
 
 def test_neither_vllm_nor_torch_is_imported():

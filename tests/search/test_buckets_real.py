@@ -1,0 +1,107 @@
+"""Against a real server: where the buckets of its page hold one size each, the page says what the engine's own table says."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from advisor.measure.step_counters import watch
+from advisor.search.batch_histogram import from_pages, read_histogram
+from advisor.search.buckets import Question, answer
+from advisor.target_process import scrubbed_environment
+from tests.measure.test_real_engine import _end, _wait_until_healthy
+
+pytestmark = pytest.mark.engine
+
+TOKENS = 200
+OWN_BUCKETS = json.dumps({"iteration_tokens": list(range(1, 33))})
+
+
+@pytest.fixture(scope="module")
+def server(
+    engine_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """(address, log) of a bare eager server that counts its steps in both ways."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["serve", str(tiny_model), "--load-format", "dummy", "--enforce-eager", "--host", "127.0.0.1"]
+    words += ["--port", str(port), "--served-model-name", "m"]
+    words += ["--cudagraph-metrics", "--custom-histogram-buckets", OWN_BUCKETS]
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    env = scrubbed_environment(os.environ, {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOG_STATS_INTERVAL": "1"})
+    with log.open("w") as out:
+        command = [engine_python, "-m", "vllm.entrypoints.cli.main", *words]
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=env, start_new_session=True)
+    try:
+        _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
+        yield f"http://127.0.0.1:{port}", log
+    finally:
+        _end(process)
+
+
+def generate(url: str, answers: int) -> None:
+    """One prompt of 20 tokens with several answers: they are decoded in step."""
+    body = {
+        "model": "m",
+        "prompt": [5] * 20,
+        "max_tokens": TOKENS,
+        "ignore_eos": True,
+        "n": answers,
+        "temperature": 1.0,
+    }
+    reply = httpx.post(f"{url}/v1/completions", json=body, timeout=120, trust_env=False)
+    assert reply.json()["usage"]["completion_tokens"] == answers * TOKENS
+
+
+def counted(log: Path, batch: int, steps: float) -> dict[int, float]:
+    """The engine's own table, once it holds so many steps of the batch; it is written every second."""
+    deadline = time.monotonic() + 30
+    rows: dict[int, float] = {}
+    while rows.get(batch, 0) < steps and time.monotonic() < deadline:
+        time.sleep(1)
+        text = log.read_text()
+        rows = dict(read_histogram(text, "log").steps) if "Unpadded Tokens" in text else {}
+    return rows
+
+
+def test_page_and_table_count_the_same_steps(server: tuple[str, Path]):
+    url, log = server
+    before = watch(url, None).page
+    generate(url, 1)
+    generate(url, 4)
+    page = from_pages(before, watch(url, None).page, ())
+    assert page.approximations == ()
+    assert page.steps[1] == TOKENS - 1  # the first token comes with the prompt
+    assert page.steps[4] == pytest.approx(TOKENS - 1, abs=3)
+    table = counted(log, 4, page.steps[4])
+    assert (table[1], table[4]) == (page.steps[1], page.steps[4])
+
+
+def test_a_server_that_is_watched_under_load(server: tuple[str, Path]):
+    url, _ = server
+    stop = threading.Event()
+
+    def keep_loading() -> None:
+        while not stop.is_set():
+            generate(url, 4)
+
+    worker = threading.Thread(target=keep_loading)
+    worker.start()
+    try:
+        seen = watch(url, 3.0)
+        told = answer(Question(metrics=url, watch_s=2.0, max_num_seqs=8, vllm_version="0.32.0"))
+    finally:
+        stop.set()
+        worker.join()
+    assert seen.running.count(4) > len(seen.running) / 3  # the gauge says so too
+    assert told["histogram"]["steps"] > 100 and 4 in told["recommended"]["sizes"]
