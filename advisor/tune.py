@@ -22,6 +22,7 @@ from advisor.serving_profile.store import write_profile
 from advisor.space.candidates import SearchSpace, first_candidates
 from advisor.study import setup
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
+from advisor.study.failures import feasibility
 from advisor.study.launches import Launches, how_to_continue, search_goes_on
 from advisor.study.proof import prove
 from advisor.verdict.confirm import confirm
@@ -54,13 +55,16 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         setup.check_not_empty(space)
         resolution.close()
         runner = setup.runner(request, facts, study, client, progress.waiting)
-        verdict = _measure(request, study, space, Launches(request, study, space, runner, progress, mirror), progress)
+        launch = Launches(request, study, space, runner, progress, mirror)
+        verdict = _measure(request, facts, study, space, launch, progress)
         result = _result(request, facts, study, space, verdict)
         write_profile(path, build_profile(result))
         return TuneAnswer(result, path, study.folder)
 
 
-def _measure(request: TuneRequest, study: Study, space: SearchSpace, launch: Launches, progress: Progress) -> Verdict:
+def _measure(
+    request: TuneRequest, facts: Facts, study: Study, space: SearchSpace, launch: Launches, progress: Progress
+) -> Verdict:
     """Baseline, search, confirmation: whatever the journal does not hold yet."""
     objective, budget = request.objective, request.budget
     try:
@@ -69,8 +73,11 @@ def _measure(request: TuneRequest, study: Study, space: SearchSpace, launch: Lau
             progress.note(note)
         if search_goes_on(budget, study.trials, objective):
             progress.stage("search")
-            sampler = Sampler(space, objective, request.seed)
-            reason = search(lambda candidate: launch("search", candidate), sampler, budget, objective, launch.done)
+            sampler = Sampler(space, objective, request.seed, feasibility(request, facts, study))
+            reason = search(
+                lambda candidate: launch("search", candidate),
+                sampler, budget, objective, launch.done, progress.note, request.retry_failed,
+            )  # fmt: skip
             progress.note(f"search ended: {reason}")
         progress.stage("verdict: fresh launches of the default and the finalists")
         verdict = confirm(
