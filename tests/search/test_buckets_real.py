@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from advisor.measure.step_counters import watch
+from advisor.measure.step_counters import running_requests, watch
 from advisor.search.batch_histogram import from_pages, read_histogram
 from advisor.search.buckets import Question, answer
 from advisor.target_process import scrubbed_environment
@@ -49,18 +49,18 @@ def server(
         _end(process)
 
 
-def generate(url: str, answers: int) -> None:
+def generate(url: str, answers: int, tokens: int = TOKENS) -> None:
     """One prompt of 20 tokens with several answers: they are decoded in step."""
     body = {
         "model": "m",
         "prompt": [5] * 20,
-        "max_tokens": TOKENS,
+        "max_tokens": tokens,
         "ignore_eos": True,
         "n": answers,
         "temperature": 1.0,
     }
     reply = httpx.post(f"{url}/v1/completions", json=body, timeout=120, trust_env=False)
-    assert reply.json()["usage"]["completion_tokens"] == answers * TOKENS
+    assert reply.json()["usage"]["completion_tokens"] == answers * tokens
 
 
 def counted(log: Path, batch: int, steps: float) -> dict[int, float]:
@@ -93,15 +93,17 @@ def test_a_server_that_is_watched_under_load(server: tuple[str, Path]):
 
     def keep_loading() -> None:
         while not stop.is_set():
-            generate(url, 4)
+            generate(url, 4, tokens=2000)  # long ones: between two answers nothing runs
 
     worker = threading.Thread(target=keep_loading)
     worker.start()
     try:
-        seen = watch(url, 3.0)
+        deadline = time.monotonic() + 60
+        while running_requests(watch(url, None).page) != 4 and time.monotonic() < deadline:
+            time.sleep(0.1)  # the gauge says four as soon as they run
+        assert time.monotonic() < deadline
         told = answer(Question(metrics=url, watch_s=2.0, max_num_seqs=8, vllm_version="0.32.0"))
     finally:
         stop.set()
         worker.join()
-    assert seen.running.count(4) > len(seen.running) / 3  # the gauge says so too
-    assert told["histogram"]["steps"] > 100 and 4 in told["recommended"]["sizes"]
+    assert told["histogram"]["steps"] > 20 and 4 in told["recommended"]["sizes"]
