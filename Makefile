@@ -21,7 +21,7 @@ DONE := $(VENV)/.done
 # What needs no vLLM is content with any that is there, so as not to disturb its versions.
 ANY_ENGINE := $(firstword $(wildcard $(DONE)/engine-*) $(DONE)/engine-none)
 # They mostly wait for processes that they start, so more of them than cores pay; servers run one at a time.
-UNIT = $(VENV)/bin/python -m pytest -n 4 -m "not engine and not gpu"
+UNIT = $(VENV)/bin/python -m pytest -n 3 -m "not engine and not gpu"
 export MODEL GPU BUDGET TRIALS WORKLOAD SERVE_ARGS SERVE_ENV ENGINE_PYTHON SPACE STUDY OUTPUT
 
 help:

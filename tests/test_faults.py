@@ -134,7 +134,7 @@ TEXTS = [
     wrong_text("layer_skipped", "log-probabilities while decoding"),
     wrong_text("wrong_together", "log-probabilities while decoding"),
     wrong_text("wrong_long", "log-probabilities while decoding"),
-    wrong_text("wrong_mixed", "log-probabilities while decoding"),
+    wrong_text("wrong_mixed", "log-probabilities"),
     wrong_text("wrong_prefill", "log-probabilities of the prompts"),
 ]
 MEASURES = [
