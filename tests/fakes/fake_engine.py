@@ -216,6 +216,8 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 time.sleep(tokens * self.engine.token_s())
                 if body.get("logprobs") or body.get("prompt_logprobs"):
+                    if FAULT == "wrong_mixed":
+                        time.sleep(0.15)  # long enough that a prompt sent meanwhile falls into it on a busy machine too
                     self.reply_text(body, usage, self.engine.long_prompts > long_before)
                     return
                 words = ("grey",) if FAULT == "plain_words" else WORDS

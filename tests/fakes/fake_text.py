@@ -68,6 +68,7 @@ class Text:
         if self.fault == "stale_kv":
             context, self.last_context = self.last_context, context
         if "prompt_logprobs" in body and body["prompt_logprobs"] is not None:
+            wrong = wrong and self.fault != "wrong_mixed"  # which spoils the decoding of others, not the prompt
             return 200, self.read(prompt, wrong or self.fault == "wrong_prefill")
         return 200, self.write(body, context, prompt[-1] if prompt else 0, wrong)
 

@@ -159,7 +159,7 @@ def test_the_command(file):
     assert wrong.returncode == 2 and "advisor: give either" in wrong.stderr
 
 
-LIMIT_S = 0.6  # beside other tests; 0.4 s is what is promised on a quiet machine
+LIMIT_S = 0.4
 
 
 def test_it_answers_at_once():

@@ -37,7 +37,7 @@ WRONG = {
     "layer_skipped": "log-probabilities while decoding",
     "wrong_together": "log-probabilities while decoding",
     "wrong_long": "log-probabilities while decoding",
-    "wrong_mixed": "log-probabilities",  # while decoding, or of the prompt that came in: whichever the machine's timing hits
+    "wrong_mixed": "log-probabilities while decoding",
     "wrong_prefill": "log-probabilities of the prompts",
 }
 
