@@ -1,0 +1,94 @@
+"""One launch of one candidate and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from advisor.records.candidate import Candidate, Command
+from advisor.records.engine import Active, StartUp
+from advisor.records.sample import LoadPoint, Sample, SamplingPlan, WarmUp
+
+
+class Outcome(str, Enum):
+    """How a trial ended: a closed list, always with a reason."""
+
+    OK = "ok"
+    FAILED_TO_START = "failed_to_start"
+    OUT_OF_MEMORY = "out_of_memory"
+    UNSUPPORTED = "unsupported"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    INVALID_MEASUREMENT = "invalid_measurement"
+    WRONG_OUTPUT = "wrong_output"
+    NOT_AS_REQUESTED = "not_as_requested"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """Whether a launch's answers to fixed prompts are the baseline's, as far as that can be judged.
+
+    Distances are mean absolute differences of log-probabilities over their own spread in the baseline: 0 is equal, about 1 is
+    unrelated. Keys: `decode` (forced tokens) and `prefill` (the prompt's own tokens), each the worst reply.
+    """
+
+    passed: bool | None = None  # None: it cannot be judged, and `reason` says why
+    reason: str = ""
+    distance: Mapping[str, float] = field(default_factory=dict)
+    limit: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, float] = field(default_factory=dict)  # baseline against baseline, and its modes against each other
+    agreement: float | None = None  # share of the greedy tokens before the first difference, mean over prompts
+    baseline_agreement: float | None = None  # the same for baseline against baseline
+    baselines: int = 0  # launches of the baseline that were compared with
+    notes: tuple[str, ...] = ()  # what could not be judged, as sentences
+
+
+@dataclass(frozen=True)
+class QualityScore:
+    """What a person's own evaluation said of one server. No problem and no score: it passed, and names no number."""
+
+    score: float | None = None  # more is better
+    exit_code: int | None = None
+    seconds: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One launch of one candidate and what came of it. Only an OK trial has samples that count."""
+
+    number: int
+    phase: str  # as of runner/base.py's Job
+    candidate: Candidate
+    outcome: Outcome
+    reason: str = ""
+    samples: tuple[Sample, ...] = ()
+    active: Active = Active()
+    resolved: Mapping[str, Any] = field(default_factory=dict)  # what vLLM made of the command before the start
+    credited_to: Candidate | None = None  # not_as_requested: what was active instead, and whose figure this is
+    notes: tuple[str, ...] = ()  # where active and resolved differ, and other things that the report should name
+    command: Command = Command(())
+    folder: str | None = None  # of the launch, relative to the study's folder
+    start_s: float | None = None  # from exec to the first token
+    start_up: StartUp | None = None  # what that went into
+    memory_free: float | None = None  # share of the memory that was free after the samples, on the fullest GPU
+    warmup_s: float | None = None
+    warm_up: WarmUp | None = None
+    plan: SamplingPlan | None = None
+    measure_s: float | None = None
+    stop_s: float | None = None
+    leftovers: tuple[str, ...] = ()  # processes that it left behind when it had ended, and that had to be killed
+    total_s: float = 0.0  # wall time that the trial cost
+    loads: tuple[LoadPoint, ...] = ()  # tried by --find-load, in order; `samples` are those of the highest that met the SLO
+    round: int | None = None  # of the confirmation
+    started_at: str = ""  # ISO 8601, UTC
+    answers: str | None = None  # path of the answers to the output gate's prompts, relative to the study's folder
+    gate: GateResult | None = None
+    quality: QualityScore | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
