@@ -14,8 +14,9 @@ _READ_TIMEOUT_S = 10.0
 def keep_page(server_url: str, folder: Path) -> None:
     """Write the page to `folder`/metrics.prom. No file where the server has none: its owner may have switched it off."""
     with contextlib.suppress(httpx.HTTPError):
-        # Proxies of the environment are not for a server of this machine.
-        page = httpx.get(f"{server_url}/metrics", timeout=_READ_TIMEOUT_S, trust_env=False)
+        # Proxies of the environment are not for a server of this machine, and without verify=False the certificates are read
+        # from disk each time, for an address that has no TLS.
+        page = httpx.get(f"{server_url}/metrics", timeout=_READ_TIMEOUT_S, trust_env=False, verify=False)
         if page.status_code == httpx.codes.OK:
             (folder / NAME).write_text(page.text, encoding="utf-8")
 
