@@ -21,6 +21,7 @@ from advisor.measure.client_load import client_load, most_processes
 from advisor.measure.client_pool import ClientPool
 from advisor.measure.merge import merged, prompts_digest
 from advisor.measure.saturation import with_requests
+from advisor.measure.slices import slices_of
 from advisor.measure.summary import empty_sample, summarise
 from advisor.measure.validity import Problem, judge, judge_length, with_problems
 from advisor.measure.warmup import wave_prompts
@@ -169,7 +170,9 @@ def read_sample(
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         taken = with_requests(summarise(raw, seed), raw, workload, slo)
-        taken = dataclasses.replace(taken, client=client_load(raw), prompts=prompts_digest(raw))
+        taken = dataclasses.replace(
+            taken, client=client_load(raw), prompts=prompts_digest(raw), slices=slices_of(raw)
+        )
         found = judge(raw, taken, workload, counted, most_processes(usable_cores(), workload))
     except (OSError, ValueError, TypeError, KeyError) as error:
         return _lost(seed, f"the raw result cannot be used: {error}")

@@ -13,7 +13,7 @@ from advisor.records.facts import BackendFacts, EngineFacts, Facts, GpuFacts, Mo
 from advisor.records.json_shape import fingerprint, from_json, to_json
 from advisor.records.machine import Foreign, Spread, Telemetry
 from advisor.records.objective import Objective, SloLimit
-from advisor.records.sample import ClientLoad, Invalid, LoadPoint, Sample, SamplingPlan, WarmUp
+from advisor.records.sample import ClientLoad, Invalid, LoadPoint, Sample, SamplingPlan, Slice, WarmUp
 from advisor.records.study import StudyResult
 from advisor.records.trial import GateResult, Outcome, QualityScore, Trial
 from advisor.records.verdict import Compared, Decision, Finalist, FrontPoint, Interval, Tradeoff, Verdict
@@ -47,6 +47,7 @@ __all__ = [
     "Resolved",
     "Sample",
     "SamplingPlan",
+    "Slice",
     "SloLimit",
     "Spread",
     "StartUp",

@@ -57,6 +57,23 @@ class WarmUp:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """What the first requests of a sample, in the order of sending, came to while the rest of its load was behind them.
+
+    A sample of so few requests alone would say nearly the same: only its end, which drains, differs. Four significant digits.
+    """
+
+    requests: int
+    duration_s: float  # from the first request sent until all of these were answered
+    output_tok_s: float
+    input_tok_s: float
+    requests_s: float
+    ttft_ms: Mapping[str, float]  # keys mean, p50, p90, p99
+    tpot_ms: Mapping[str, float]
+    e2el_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Sample:
     """One benchmark run on one launch, summarised from the raw per-request file at `raw`."""
 
@@ -89,6 +106,7 @@ class Sample:
     running: float | None = None  # requests that the server itself says it runs, on average over the polls
     telemetry: Telemetry | None = None
     taints: tuple[str, ...] = ()  # what disturbed the machine meanwhile: the figures stand, but are not the candidate's alone
+    slices: tuple[Slice, ...] = ()  # its first parts, shortest first (advisor/measure/slices.py); empty: they are not known
 
     @property
     def pair_seed(self) -> int:
