@@ -117,7 +117,12 @@ class Study:
 
     def append(self, trial: Trial) -> None:
         """Write the trial to the journal before anything else looks at it. Raises OSError, and then leaves no half line."""
-        line = json.dumps({"event": "trial", "trial": to_json(trial)}, separators=(",", ":")) + "\n"
+        self._write({"event": "trial", "trial": to_json(trial)})
+        self.trials.append(trial)
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        """One line on the disk, or none. Raises OSError."""
+        line = json.dumps(event, separators=(",", ":")) + "\n"
         before = os.fstat(self._journal.fileno()).st_size
         try:
             rest = memoryview(line.encode())
@@ -127,7 +132,6 @@ class Study:
         except OSError:
             os.ftruncate(self._journal.fileno(), before)
             raise
-        self.trials.append(trial)
 
 
 def _locked(folder: Path) -> TextIO:
@@ -165,19 +169,32 @@ def _read_trials(path: Path) -> list[Trial]:
     if not path.exists():
         return []
     content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
+    if not content.endswith(b"\n"):
         with path.open("r+b") as file:
-            file.truncate(len(whole))
-    trials = []
-    for number, line in enumerate(whole.decode("utf-8").splitlines(), start=1):
+            file.truncate(content.rfind(b"\n") + 1)
+    return [event["trial"] for event in read_events(path) if event["event"] == "trial"]
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """The events of a journal or recorded grid, in order, each `trial` as a Trial. The file is left as it is.
+
+    A last line without its newline is left out. Raises InputError for a line that is no event, and where the file cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    events = []
+    whole = content[: content.rfind(b"\n") + 1].decode("utf-8", errors="replace")
+    for number, line in enumerate(whole.splitlines(), start=1):
         try:
             event = json.loads(line)
             if event["event"] == "trial":
-                trials.append(from_json(Trial, event["trial"]))
+                event["trial"] = from_json(Trial, event["trial"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{str(path)!r}, line {number}: not an event of a study: {error}") from None
-    return trials
+        events.append(event)
+    return events
 
 
 def _short(value: Any) -> str:
