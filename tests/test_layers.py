@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "advisor"
 # A file may import from its own folder and from lower ranks.
 RANKS = [
     {"errors", "records", "__init__"},
-    {"units", "progress"},
+    {"units", "progress", "student_t"},
     {"yaml_files", "resources", "target_process", "journal", "nvml"},
     {"engine"},
     {"inspection", "launch", "measure", "space"},

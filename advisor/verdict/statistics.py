@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.records import Interval
-from advisor.verdict.student_t import two_sided_quantile
+from advisor.student_t import two_sided_quantile
 
 CONFIDENCE = 0.95
 # No launch is known better than this: on a quiet H200 two launches agreed within 0.1% at one seed, others within 2%.

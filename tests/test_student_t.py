@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.verdict.student_t import two_sided_quantile
+from advisor.student_t import two_sided_quantile
 
 # Two-sided 95% and 99%, from any table of the distribution.
 TABLE = {1: (12.706, 63.657), 2: (4.303, 9.925), 3: (3.182, 5.841), 4: (2.776, 4.604), 5: (2.571, 4.032)}
