@@ -15,7 +15,7 @@ from advisor.records.machine import Foreign, Spread, Telemetry
 from advisor.records.objective import Objective, SloLimit
 from advisor.records.sample import ClientLoad, Invalid, LoadPoint, Sample, SamplingPlan, Slice, WarmUp
 from advisor.records.study import StudyResult
-from advisor.records.trial import GateResult, Outcome, QualityScore, Trial
+from advisor.records.trial import Dropped, GateResult, Outcome, QualityScore, Trial
 from advisor.records.verdict import Compared, Decision, Finalist, FrontPoint, Interval, Tradeoff, Verdict
 from advisor.records.workload import Workload
 
@@ -27,6 +27,7 @@ __all__ = [
     "Command",
     "Compared",
     "Decision",
+    "Dropped",
     "EngineFacts",
     "Facts",
     "Finalist",

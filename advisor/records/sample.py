@@ -44,6 +44,7 @@ class SamplingPlan:
     num_prompts: int
     client_processes: int = 1
     why: str = ""  # where it differs from the workload's own number, or from one process
+    slice_prompts: int = 0  # requests of a short sample by which a launch can be dropped before its whole ones; 0: none is taken
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,16 @@ class QualityScore:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """Why a launch was not measured in full: it cannot win any more (advisor/search/racing.py)."""
+
+    reason: str  # "after a slice of 64 requests: output_tok_s -31.0% (-35.2% to -26.6%) against default"
+    estimate: Mapping[str, float] = field(default_factory=dict)  # metric -> what whole samples would have given, as far as is known
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One launch of one candidate and what came of it. Only an OK trial has samples that count."""
+    """One launch of one candidate and what came of it. Only an OK trial has samples that count, unless it was dropped."""
 
     number: int
     phase: str  # as of runner/base.py's Job
@@ -88,6 +96,8 @@ class Trial:
     answers: str | None = None  # path of the answers to the output gate's prompts, relative to the study's folder
     gate: GateResult | None = None
     quality: QualityScore | None = None
+    slices: tuple[Sample, ...] = ()  # short samples, measured before the whole ones; no figure of theirs is ever a score
+    dropped: Dropped | None = None  # no score and no answers: it is no finalist
 
     @property
     def ok(self) -> bool:
