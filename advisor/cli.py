@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from advisor import __version__
+from advisor import cli_options as options
 from advisor.errors import AdvisorError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -48,23 +49,14 @@ def _options(
 
 @app.command()
 def tune(
-    model: Annotated[str, typer.Option(help="Model folder or hub id.")],
-    gpu: Annotated[
-        str, typer.Option(help="GPU to tune for (H100, h200, 'RTX 4090', cpu); auto takes what is here.")
-    ] = "auto",
-    workload: Annotated[str, typer.Option(help="Preset (chat, rag, code, batch, tiny) or a YAML file.")] = "chat",
+    model: options.Model,
+    gpu: options.Gpu = "auto",
+    workload: options.WorkloadName = "chat",
     budget: Annotated[str, typer.Option(help="Time for all launches: 90s, 30m, 2h.")] = "60m",
     trials: Annotated[int | None, typer.Option(help="At most so many trials in the search.", min=0)] = None,
-    serve_args: Annotated[
-        str, typer.Option(help="Arguments you serve with today, in one string; the baseline has them and nothing else.")
-    ] = "",
-    env: Annotated[
-        list[str] | None, typer.Option(help="Environment variable for the server, NAME=VALUE; may be repeated.")
-    ] = None,
-    space: Annotated[
-        str | None,
-        typer.Option(help="Search space: default, scheduler, full, cpu, or a YAML file. On a CPU the default is cpu."),
-    ] = None,
+    serve_args: options.ServeArgs = "",
+    env: options.Env = None,
+    space: options.Space = None,
     objective: Annotated[
         str | None,
         typer.Option(
@@ -85,15 +77,13 @@ def tune(
             help="concurrency or rate: raise it on each launch as far as --slo is met; the highest is the objective."
         ),
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Requests in flight, instead of the workload's.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests a second, instead of the workload's.")] = None,
-    input_tokens: Annotated[int | None, typer.Option(help="Prompt length, instead of the workload's.")] = None,
-    output_tokens: Annotated[int | None, typer.Option(help="Output length, instead of the workload's.")] = None,
-    num_prompts: Annotated[int | None, typer.Option(help="Requests of one sample, instead of the workload's.")] = None,
-    samples: Annotated[int, typer.Option(help="Seeds that each launch is measured with.", min=1)] = 2,
-    client_processes: Annotated[
-        int | None, typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1)
-    ] = None,
+    concurrency: options.Concurrency = None,
+    rate: options.Rate = None,
+    input_tokens: options.InputTokens = None,
+    output_tokens: options.OutputTokens = None,
+    num_prompts: options.NumPrompts = None,
+    samples: options.Samples = 2,
+    client_processes: options.ClientProcesses = None,
     confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict, at least.", min=3)] = 3,
     soak: Annotated[
         str | None,
@@ -112,13 +102,11 @@ def tune(
     quality_timeout: Annotated[
         float, typer.Option(help="Seconds that one run of --quality-command may take.", min=1)
     ] = 1800,
-    engine_python: Annotated[
-        str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
-    ] = sys.executable,
+    engine_python: options.EnginePython = sys.executable,
     study: Annotated[
         str | None, typer.Option(help="Name of the study; an existing one goes on where it stopped.")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for studies: logs, raw results, journal.")] = Path("runs"),
+    runs: options.Runs = Path("runs"),
     output: Annotated[Path, typer.Option(help="Folder for profiles, or the profile's own .yaml file.")] = Path(
         "profiles"
     ),
@@ -134,7 +122,7 @@ def tune(
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
+    plain: options.Plain = False,
 ) -> None:
     """Launch real servers, search, confirm on fresh launches, write a profile and print the `vllm serve` command."""
     from rich.console import Console
@@ -177,6 +165,82 @@ def tune(
 
 def _print_now(text: str) -> None:
     print(text, flush=True)
+
+
+@app.command()
+def record(
+    model: options.Model,
+    gpu: options.Gpu = "auto",
+    workload: options.WorkloadName = "chat",
+    serve_args: options.ServeArgs = "",
+    env: options.Env = None,
+    space: options.Space = None,
+    concurrency: options.Concurrency = None,
+    rate: options.Rate = None,
+    input_tokens: options.InputTokens = None,
+    output_tokens: options.OutputTokens = None,
+    num_prompts: options.NumPrompts = None,
+    samples: options.Samples = 2,
+    client_processes: options.ClientProcesses = None,
+    slo: Annotated[str | None, typer.Option(help="Limits that goodput is counted by, as for `advisor tune`.")] = None,
+    configs: Annotated[
+        int | None, typer.Option(help="So many configurations, spread over the space; default: all.", min=1)
+    ] = None,
+    launches: Annotated[int, typer.Option(help="Launches of each configuration.", min=1)] = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="I/N: only every N-th configuration from the I-th on, into a file of its own: one GPU's part."),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="Wall time from the start of this command: no launch begins that would not fit.")
+    ] = "24h",
+    output: Annotated[
+        Path | None, typer.Option(help="The grid's .jsonl file; default: benchmarks/recorded/MODEL-GPU-WORKLOAD.jsonl.")
+    ] = None,
+    engine_python: options.EnginePython = sys.executable,
+    runs: options.Runs = Path("runs"),
+) -> None:
+    """Launch and measure the configurations of a space, one after the other, into one file; the same command goes on."""
+    import shlex
+
+    from advisor.recording.files import parse_shard
+    from advisor.recording.record import Wish
+    from advisor.recording.record import record as recorded
+    from advisor.report.terminal import Lines
+    from advisor.request import request_from_words
+
+    overrides = {
+        "concurrency": concurrency,
+        "rate": rate,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "num_prompts": num_prompts,
+    }
+    request = request_from_words(
+        model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
+        budget=budget, trials=None, confirm_launches=3, serve_args=serve_args, env=env or [], space=space, objective=None,
+        slo=slo, samples=samples, client_processes=client_processes, engine_python=engine_python, runs=runs,
+    )  # fmt: skip
+    wish = Wish(
+        output, configs, launches, parse_shard(shard) if shard else None, num_prompts is not None,
+        f"advisor {shlex.join(sys.argv[1:])}",
+    )  # fmt: skip
+    answer = recorded(request, wish, Lines(_print_now, request.objective, request.budget.total_s))
+    print(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
+
+
+@app.command(name="merge-grids")
+def merge_grids(
+    files: Annotated[list[Path], typer.Argument(help="Parts of one recorded grid.")],
+    output: Annotated[Path, typer.Option(help="File for all of them; may be one of the parts.")],
+) -> None:
+    """Put recorded parts of a grid (record --shard) into one file, if they were recorded under the same conditions."""
+    from advisor.journal import write_atomically
+    from advisor.recording.merge import merged
+
+    text, launches = merged(files)
+    write_atomically(output, text)
+    print(f"{output}: {launches} launches")
 
 
 @app.command()

@@ -1,0 +1,166 @@
+"""The whole of `advisor record`, in order: inspect, space, then one launch after the other into the grid's file."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.engine.options import parse_options
+from advisor.errors import InputError
+from advisor.inspection.resolution import Resolution
+from advisor.journal import now
+from advisor.measure.client import usable_cores
+from advisor.measure.plan import plan_of
+from advisor.progress import Progress
+from advisor.recording.files import files_of, other_parts, shard_path
+from advisor.recording.grid import Grid, Recorded, Session, read_grid
+from advisor.recording.head import grid_name, identity_of, new_head
+from advisor.recording.order import part
+from advisor.recording.space import recorded_space
+from advisor.records import Candidate, Facts, Outcome, SamplingPlan, Trial
+from advisor.request import TuneRequest
+from advisor.search.common_failure import check_common_failure
+from advisor.serving_profile.scrub import Scrubber, model_name, scrubber
+from advisor.serving_profile.store import file_name
+from advisor.study import setup
+from advisor.study.endings import ends_are_told, termination_is_ctrl_c
+from advisor.study.launches import Launches, check_baseline
+from advisor.units import duration
+from advisor.verdict.output_gate import baseline_answers
+
+FOLDER = Path("benchmarks") / "recorded"
+PRUDENT = 0.75  # the quantile of the launches so far that the next one is taken to last
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is recorded, beside what a request says. The request's budget is wall time from the command's start."""
+
+    output: Path | None = None  # the grid's file; None: benchmarks/recorded/MODEL-GPU-WORKLOAD.jsonl
+    configs: int | None = None  # of the order, the default included; None: all
+    launches: int = 1  # of each
+    shard: tuple[int, int] | None = None  # (i, n): every n-th candidate, into a file of its own
+    fixed_prompts: bool = False  # the request's number of prompts was asked for
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    path: Path
+    recorded: int  # configurations that have all their launches now, those of other files included
+    wanted: int
+    ended: str  # why nothing more was launched
+
+
+def record(request: TuneRequest, wish: Wish, progress: Progress) -> Answer:
+    """Launch what the grid lacks until nothing is missing or the budget ends.
+
+    Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with every finished launch in the file.
+    """
+    begun = time.monotonic()
+    with ends_are_told(request), termination_is_ctrl_c(), contextlib.ExitStack() as stack:
+        parse_options(request.serve_args)
+        resolution = Resolution(request.engine_python, request.model, request.serve_env)
+        if wish.output is None or not files_of(wish.output):
+            stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
+        facts = setup.inspect(request, progress)
+        clean = scrubber((facts.model.model, model_name(facts.model)), [request.serve_env], [request.serve_args])
+        whole = wish.output or FOLDER / f"{grid_name(request, facts)}.jsonl"
+        path = shard_path(whole, wish.shard)
+        identity = identity_of(request, facts, clean)
+        others = other_parts(whole, path, identity)
+        known = [*([read_grid(path)] if path.exists() else []), *others]
+        plan = _plan(request, wish, known)
+        head = known[0].head if known else new_head(request, facts, whole, identity, clean, resolution, progress)
+        resolution.close()
+        grid = stack.enter_context(
+            Grid(path, request.runs / f"record-{file_name(path.stem)}", head, identity, clean.text)
+        )
+        client = stack.enter_context(setup.client(request, facts, grid))
+        runner = setup.runner(request, facts, grid, client, progress.waiting, plan)
+        launch = Launches(request, grid, recorded_space(head), runner, progress, None)
+        grid.begin_session(_session(request, wish, facts, clean))
+        todo = Todo(part(head.candidates[: wish.configs], wish.shard or (0, 1)), wish.launches)
+        elsewhere = [trial for other in others for trial in other.trials]
+        progress.note(f"grid {path}: {todo.told([*elsewhere, *grid.trials])}")
+        ended = _launches(launch, grid, todo, elsewhere, begun + request.budget.total_s)
+        trials = [*elsewhere, *grid.trials]
+        return Answer(path, todo.finished(trials), len(todo.candidates), ended)
+
+
+def _launches(launch: Launches, grid: Grid, todo: Todo, elsewhere: Sequence[Trial], end: float) -> str:
+    """Returns why it ended. The first launch on a machine is the default: the answers of all others are judged against it."""
+    first = len(grid.trials)
+    if todo.next([*elsewhere, *grid.trials]) and not baseline_answers(grid.trials, grid.folder):
+        check_baseline(launch("baseline", Candidate()), grid)
+    while candidate := todo.next([*elsewhere, *grid.trials]):
+        needed, left = expected_s([*elsewhere, *grid.trials]), end - time.monotonic()
+        if left < needed:
+            return f"budget: {duration(max(left, 0.0))} left, a launch takes about {duration(needed)} here"
+        launch("search", candidate)
+        check_common_failure([trial for trial in grid.trials[first:] if trial.phase == "search"])
+    return "everything is recorded"
+
+
+class Todo:
+    """What has to be launched: each candidate once, in order, then each again. One that failed is not launched again."""
+
+    def __init__(self, candidates: Sequence[Candidate], launches: int):
+        self.candidates, self._launches = candidates, launches
+
+    def next(self, trials: Sequence[Trial]) -> Candidate | None:
+        """The candidate to launch now, given every launch so far; None: all are there."""
+        had, failed = _counts(trials)
+        left = [item for item in self.candidates if had[item.key] < self._launches and item.key not in failed]
+        return min(left, key=lambda item: had[item.key], default=None)
+
+    def finished(self, trials: Sequence[Trial]) -> int:
+        had, failed = _counts(trials)
+        return sum(had[item.key] >= self._launches or item.key in failed for item in self.candidates)
+
+    def told(self, trials: Sequence[Trial]) -> str:
+        _, failed = _counts(trials)
+        bad = sum(item.key in failed for item in self.candidates)
+        return f"{self.finished(trials)} of {len(self.candidates)} configurations recorded" + (
+            f", {bad} of them as failures" if bad else ""
+        )
+
+
+def _counts(trials: Sequence[Trial]) -> tuple[Counter[str], set[str]]:
+    """Launches of each candidate, and those that failed. What was interrupted was not launched."""
+    whole = [trial for trial in trials if trial.outcome is not Outcome.INTERRUPTED]
+    return Counter(trial.candidate.key for trial in whole), {trial.candidate.key for trial in whole if not trial.ok}
+
+
+def expected_s(trials: Sequence[Trial]) -> float:
+    """Wall seconds that a launch takes, prudently: three of four took less. 0 while nothing is known."""
+    costs = sorted(trial.total_s for trial in trials if trial.outcome is not Outcome.INTERRUPTED)
+    if len(costs) < 2:
+        return costs[0] if costs else 0.0
+    return statistics.quantiles(costs, n=4, method="inclusive")[round(PRUDENT * 4) - 1]
+
+
+def _session(request: TuneRequest, wish: Wish, facts: Facts, clean: Scrubber) -> Session:
+    shard = f"{wish.shard[0]}/{wish.shard[1]}" if wish.shard else ""
+    launcher = str(getattr(request, "launcher", "cold"))
+    return Session(now(), clean.text(wish.command), usable_cores(), facts.gpu.count, launcher, shard)
+
+
+def _plan(request: TuneRequest, wish: Wish, grids: Sequence[Recorded]) -> SamplingPlan | None:
+    """How each launch is sampled. None: the default's first launch decides it. Raises InputError for parts that could differ."""
+    known = plan_of([trial for grid in grids for trial in grid.trials])
+    if known is not None:
+        return known
+    if wish.fixed_prompts and request.client_processes:
+        return SamplingPlan(request.workload.num_prompts, request.client_processes, "as asked for")
+    if wish.shard:
+        raise InputError(
+            "the parts of a grid must send the same load, and nothing is recorded yet that says which",
+            "give --num-prompts and --client-processes, or record the default first: --configs 1 without --shard",
+        )
+    return None
