@@ -54,6 +54,28 @@ def test_counted_steps_ran_as_foretold(path):
     assert bool(found.active.decode_modes) == bool(active.graph_steps)
 
 
+COUNTED = [path for path in LOGS if path.stem.startswith("counted")]
+
+
+def test_steps_were_counted_with_and_without_speculation():
+    assert {path.stem for path in COUNTED} == {"counted", "counted-ngram"}
+
+
+@pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.stem)
+def test_every_counted_step_ran_in_the_next_larger_graph(path):
+    """Of the list that the rules foretell, those of unequal draft lengths and of prompts included; above it without a graph."""
+    first, _, log = path.read_text().partition("\n")
+    argv = json.loads(first.partition("[")[1] + first.partition("[")[2])
+    sizes = resolve_by_rules(
+        parse_options(argv), {}, (0, 26, 0), compute_capability=(9, 0), gpu_memory_gib=139.8, model=QWEN
+    ).values["cudagraph_capture_sizes"]
+    steps = parse_active(log).graph_steps
+    assert sum(step.count for step in steps) >= 40
+    for step in steps:
+        graph = next((size for size in sizes if size >= step.tokens), None)
+        assert (step.padded, step.mode != "NONE") == (graph or step.tokens, graph is not None)
+
+
 def test_gpt_oss_gets_its_own_larger_list():
     model = ModelFacts("gpt-oss-20b", "GptOssForCausalLM", "0" * 16, 24, 2880, 64, 8, 64, 201088, 131072, dtype="bfloat16")
     around = {"compute_capability": (9, 0), "gpu_memory_gib": 139.8}

@@ -61,7 +61,7 @@ RULES: tuple[InertRule, ...] = (
     InertRule(
         _SIZES,
         "without graphs there is nothing to capture",
-        lambda case: str(case.settings.get("cudagraph_mode")).upper() == "NONE",
+        lambda case: str(case.settings.get("cudagraph_mode") or "").upper() == "NONE",  # absent is not NONE
     ),
     InertRule(
         ("optimization_level", "--optimization-level"),
