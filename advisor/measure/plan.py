@@ -7,17 +7,24 @@ from collections.abc import Sequence
 
 from advisor.measure.client_load import processes_for
 from advisor.measure.length import lasts, prompts_for, why_prompts
+from advisor.measure.slice_rules import slice_prompts
 from advisor.records import Invalid, Sample, SamplingPlan, Trial, Workload
 
 REVISIONS = 3  # of the plan, at most, on one baseline
 
 
-def first_plan(workload: Workload, wave: Sample | None, most: int, fixed_processes: int | None = None) -> SamplingPlan:
-    """From the last wave of the baseline's warm-up: its pace and how busy the client was. `most` client processes fit."""
+def first_plan(
+    workload: Workload, wave: Sample | None, most: int, fixed_processes: int | None = None, slice_waves: int = 0
+) -> SamplingPlan:
+    """From the last wave of the baseline's warm-up: its pace and how busy the client was. `most` client processes fit.
+
+    `slice_waves`: waves of the load that a slice has at least; 0: no slices are taken in this study.
+    """
     rate = wave.requests_s if wave is not None else 0.0
     prompts = prompts_for(workload, rate)
     processes = fixed_processes or (processes_for(wave, most) if wave is not None else 1)
-    return SamplingPlan(prompts, processes, _why(workload, prompts, processes, fixed_processes))
+    short = slice_prompts(workload, prompts, rate, slice_waves) if slice_waves else 0
+    return SamplingPlan(prompts, processes, _why(workload, prompts, processes, fixed_processes), short)
 
 
 def revised(
@@ -28,7 +35,8 @@ def revised(
         return plan
     prompts = lasts(sample, plan, workload).num_prompts
     processes = fixed_processes or max(plan.client_processes, processes_for(sample, most))
-    return SamplingPlan(prompts, processes, _why(workload, prompts, processes, fixed_processes))
+    why = _why(workload, prompts, processes, fixed_processes)
+    return dataclasses.replace(plan, num_prompts=prompts, client_processes=processes, why=why)
 
 
 def planned(workload: Workload, plan: SamplingPlan) -> Workload:
@@ -48,7 +56,8 @@ def plan_of(trials: Sequence[Trial]) -> SamplingPlan | None:
 
 def known_prompts(trials: Sequence[Trial]) -> dict[tuple[int, int], str]:
     """Digest of the prompts by seed and number of requests, as earlier launches sent them."""
-    samples = [sample for trial in trials for sample in trial.samples if sample.prompts and not sample.problems]
+    taken = [sample for trial in trials for sample in (*trial.slices, *trial.samples)]
+    samples = [sample for sample in taken if sample.prompts and not sample.problems]
     return {(sample.seed, sample.requests + sample.failed): sample.prompts for sample in samples}
 
 

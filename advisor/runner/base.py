@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from advisor.records import Active, Candidate, SamplingPlan, Telemetry, Trial
+from advisor.records import Active, Candidate, Dropped, Sample, SamplingPlan, Telemetry, Trial
+
+
+class Race(Protocol):
+    """What a launch is measured against (advisor/search/racing.py)."""
+
+    def judge(self, start_s: float | None, slices: Sequence[Sample], samples: Sequence[Sample]) -> Dropped | None:
+        """Why the launch cannot win, from what was measured of it so far; None: it goes on.
+
+        Asked after the start, after the slice, and after each sample but the last.
+        """
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,9 @@ class Job:
     )
     soak_s: float = 0.0  # keep the load up so long, a sample after the other
     evaluate: bool = False  # run the person's own evaluation too
+    slice_seeds: tuple[int, ...] = ()  # of short samples before the whole ones, where the study's plan has such
+    slice_waves: int = 0  # that a slice has at least, for the launch that makes the plan
+    race: Race | None = None  # None: measured in full, whatever it gives
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from advisor.records import (
     Active,
     Candidate,
     Command,
+    Dropped,
     LoadPoint,
     Outcome,
     QualityScore,
@@ -30,6 +31,11 @@ from advisor.records import (
 )
 from advisor.runner.base import Job
 
+NOTHING_SAID = (
+    "the server's log does not say what it runs, so that settings are taken on trust: it is cut short "
+    "(VLLM_LOGGING_LEVEL above INFO, VLLM_CONFIGURE_LOGGING=0) or in a form that is not known"
+)
+
 
 class Launch:
     """What is known of a launch while it goes on."""
@@ -38,6 +44,8 @@ class Launch:
         self.job, self.command, self.folder = job, command, folder
         self.outcome, self.reason = Outcome.OK, ""
         self.samples: list[Sample] = []
+        self.slices: list[Sample] = []
+        self.dropped: Dropped | None = None
         self.notes: list[str] = []
         self.warm_up: WarmUp | None = None
         self.plan: SamplingPlan | None = None
@@ -50,6 +58,12 @@ class Launch:
         self.times: dict[str, float] = {}
         self.active = Active()
         self.started_at = now()
+
+    def is_lost(self) -> bool:
+        """Whether the launch cannot win any more; what says so is kept."""
+        if self.job.race is not None and self.dropped is None:
+            self.dropped = self.job.race.judge(self.times.get("start_s"), self.slices, self.samples)
+        return self.dropped is not None
 
     @property
     def log_path(self) -> Path:
@@ -74,6 +88,8 @@ class Launch:
         self.notes[:0] = agreement.notes
         if self.outcome is not Outcome.OK:
             return
+        if self.active.vllm_version is None:
+            self.notes.insert(0, NOTHING_SAID)
         bad = [first_problem(sample) for sample in self.samples if sample.problems]
         if agreement.wrong:
             self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, agreement.wrong
@@ -100,6 +116,8 @@ class Launch:
             outcome=self.outcome,
             reason=self.reason,
             samples=tuple(_relative(sample, root) for sample in self.samples),
+            slices=tuple(_relative(sample, root) for sample in self.slices),
+            dropped=self.dropped,
             active=self.active,
             resolved=self.job.resolved,
             credited_to=self.credited_to,

@@ -32,6 +32,7 @@ from advisor.records import (
     Trial,
     Workload,
 )
+from advisor.runner import stages
 from advisor.runner.base import Earlier, Job
 from advisor.runner.launch import Launch
 from advisor.runner.sampling import Client, Sampling
@@ -113,10 +114,11 @@ class RealRunner:
         ) as server:  # fmt: skip
             launch.times["start_s"] = server.start_s
             sampling = self._sampling(server, launch, guard)
-            with launch.timed("warmup_s"):
-                launch.warm_up = sampling.warm_up()
-            with launch.timed("measure_s"):
-                self._measure(sampling, launch)
+            if not launch.is_lost():  # by its start alone, where that is the objective
+                with launch.timed("warmup_s"):
+                    launch.warm_up = sampling.warm_up()
+                with launch.timed("measure_s"):
+                    self._measure(sampling, launch)
             launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
             launch.memory_free = gpu_memory.free_share(gpu)
             keep_page(server.base_url, launch.folder)
@@ -158,7 +160,7 @@ class RealRunner:
 
     def _ask_fixed_prompts(self, server: Server, launch: Launch) -> None:
         """What the output gate is judged by; after the samples, which it must not change, and only where they count."""
-        if any(sample.problems for sample in launch.samples):
+        if launch.dropped or any(sample.problems for sample in launch.samples):
             return
         self._waiting("fixed prompts", 0.0)
         launch.answers = probe(server.base_url, server.served_name, self._facts.model, launch.folder)
@@ -176,16 +178,13 @@ class RealRunner:
 
     def _measure(self, sampling: Sampling, launch: Launch) -> None:
         """Every seed of the job. The first launch of a study decides the plan that all others have, if it is valid."""
-        launch.plan, seeds, begun = self._plan, launch.job.seeds, time.monotonic()
+        launch.plan, begun = self._plan, time.monotonic()
         if self._objective.find_load:
             self._find_load(sampling, launch)
-            seeds = ()
-        if launch.plan is None and seeds:
-            first, launch.plan = sampling.measure_and_revise(seeds[0], sampling.first_plan())
-            launch.samples.append(first)
-            seeds = seeds[1:]
-        for seed in seeds:
-            launch.samples.append(sampling.measure(seed, launch.plan))
+        elif launch.plan is None and launch.job.seeds:
+            stages.measure_and_plan(sampling, launch)
+        else:
+            stages.measure(sampling, launch)
         self._soak(sampling, launch, begun + launch.job.soak_s)
         if self._plan is None and not any(sample.problems for sample in launch.samples):
             self._plan = launch.plan

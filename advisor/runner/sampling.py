@@ -11,6 +11,7 @@ from typing import Protocol
 from advisor.measure.client import usable_cores
 from advisor.measure.client_load import most_processes
 from advisor.measure.plan import REVISIONS, first_plan, planned, revised
+from advisor.measure.slice_rules import as_slice, objection, sliced
 from advisor.measure.taints import Judge
 from advisor.measure.telemetry import Guard
 from advisor.measure.validity import Problem, first_problem, with_problems
@@ -93,9 +94,19 @@ class Sampling:
         self._guard.warm()
         return ended
 
-    def first_plan(self) -> SamplingPlan:
-        """For the baseline, after its warm-up."""
-        return first_plan(self._workload, self._last_wave, self._most, self._processes)
+    def first_plan(self, slice_waves: int = 0) -> SamplingPlan:
+        """For the baseline, after its warm-up. `slice_waves`: of the load in a slice at least; 0: without slices."""
+        return first_plan(self._workload, self._last_wave, self._most, self._processes, slice_waves)
+
+    def slice(self, seed: int, plan: SamplingPlan, attempt: int = 0) -> Sample:
+        """A short sample. One that is not valid or was disturbed is not repeated: it decides nothing, whole ones follow."""
+        now = sliced(self._workload, plan.slice_prompts)
+        if plan.client_processes > 1:
+            self._client.use_processes(plan.client_processes)
+        taken = as_slice(self._attempt(seed, attempt, now), now)
+        if why := objection(taken):
+            self._note(f"the slice of seed {taken.seed} decides nothing: {why}")
+        return taken
 
     def measure_and_revise(self, seed: int, plan: SamplingPlan) -> tuple[Sample, SamplingPlan]:
         """The baseline's first sample, and the plan that it needed. Repeats have prompts of their own."""

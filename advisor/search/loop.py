@@ -8,7 +8,7 @@ from advisor.records import Candidate, Objective, Outcome, Rejection, Trial
 from advisor.search.budget import Budget
 from advisor.search.common_failure import check_common_failure
 from advisor.search.sampler import Sampler
-from advisor.search.scores import evidence, scores, slo_violation
+from advisor.search.scores import evidence, slo_violation, told_scores
 
 
 def search(
@@ -61,8 +61,8 @@ def teach(sampler: Sampler, trial: Trial, objective: Objective) -> list[str]:
 
     Returns what the sampler learned about failures, as sentences.
     """
-    sampler.tell(trial.candidate, scores(trial, objective), slo_violation(trial, objective))
+    sampler.tell(trial.candidate, told_scores(trial, objective), slo_violation(trial, objective))
     seen = evidence(trial)
     if seen is not trial and sampler.is_untried(seen.candidate):
-        sampler.tell(seen.candidate, scores(seen, objective), slo_violation(seen, objective))
+        sampler.tell(seen.candidate, told_scores(seen, objective), slo_violation(seen, objective))
     return sampler.learn(trial)

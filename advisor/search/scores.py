@@ -35,9 +35,10 @@ def sample_value(sample: Sample, objective: Objective) -> float:
 def score(trial: Trial, objective: Objective) -> float | None:
     """Mean over the trial's samples of the (first) objective's figure; None unless the trial is OK.
 
-    All trials have the same seeds, so means compare. Whether the SLO was met is another question: `slo_breaches`.
+    All trials have the same seeds, so means compare; one that was dropped lacks some. Whether the SLO was met is another
+    question: `slo_breaches`.
     """
-    if not trial.ok or not trial.samples:
+    if not trial.ok or not trial.samples or trial.dropped:
         return None
     if objective.metric == "start_s":
         return trial.start_s
@@ -51,9 +52,17 @@ def scores(trial: Trial, objective: Objective) -> tuple[float, ...] | None:
     return None if None in found else found
 
 
+def told_scores(trial: Trial, objective: Objective) -> tuple[float, ...] | None:
+    """What a sampler hears of a trial: its scores, or those that a dropped one would have had, as far as is known."""
+    if not trial.ok or trial.dropped is None:
+        return scores(trial, objective)
+    found = tuple(trial.dropped.estimate.get(metric) for metric in objective.metrics)
+    return None if None in found else found
+
+
 def slo_breaches(trial: Trial, objective: Objective) -> list[str]:
     """The limits of --slo that a measured trial misses, in words, where a breach rules a candidate out."""
-    if not objective.constrained or not trial.ok:
+    if not objective.constrained or not trial.ok or trial.dropped:
         return []
     if trial.loads and not any(point.met for point in trial.loads):
         return [f"no load met the SLO, down to {trial.loads[-1].load:g}: {trial.loads[-1].reason}"]
