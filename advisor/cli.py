@@ -121,6 +121,9 @@ def tune(
             help="Launch again what failed before, and what failures foretell to fail (RUNS/failures.jsonl).",
         ),
     ] = False,
+    measure_all: Annotated[
+        bool, typer.Option("--measure-all", help="Measure every candidate in full, also those that cannot win any more.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
     plain: options.Plain = False,
 ) -> None:
@@ -146,6 +149,7 @@ def tune(
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
         engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed, retry_failed=retry_failed,
         soak=soak, quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
+        measure_all=measure_all,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))

@@ -43,6 +43,7 @@ class TuneRequest:
     storage: str | None = None
     seed: int = 0
     samples: int = 2  # seeds that a launch is measured with
+    measure_all: bool = False  # no launch is dropped before it is measured in full
     retry_failed: bool = False  # launch again what failed, in this study or another
     client_processes: int | None = None  # that send the load together; None: as many as the baseline shows to be needed
     limits: LaunchLimits = LaunchLimits()

@@ -77,15 +77,17 @@ def output(result: StudyResult) -> str:
 
 
 def launches(trials: Sequence[Trial], elapsed_s: float) -> str:
-    """`12 launches in 20m10s, 2 of them failed, 1 interrupted`: what a person stopped is no failure.
+    """`12 launches in 20m10s, 3 dropped early, 2 of them failed`: what a person stopped is no failure.
 
     Nor is one that ran with other settings than were asked for: its figure counts for those.
     """
     stopped = sum(trial.outcome is Outcome.INTERRUPTED for trial in trials)
     otherwise = sum(trial.outcome is Outcome.NOT_AS_REQUESTED for trial in trials)
     failed = sum(not trial.ok for trial in trials) - stopped - otherwise
+    dropped = sum(trial.ok and trial.dropped is not None for trial in trials)
     return (
         f"{len(trials)} launch{'es' if len(trials) != 1 else ''} in {duration(elapsed_s)}"
+        + (f", {dropped} dropped early" if dropped else "")
         + (f", {failed} of them failed" if failed else "")
         + (f", {otherwise} ran with other settings than asked for" if otherwise else "")
         + (f", {stopped} interrupted" if stopped else "")

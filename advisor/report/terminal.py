@@ -103,6 +103,8 @@ def trial_line(trial: Trial, score: float | None, baseline: float | None, object
     """One finished trial: number, phase, figure against the baseline or failure, seconds it cost, candidate."""
     if trial.outcome is Outcome.OK and score is not None:
         figure = _figure(trial, score, baseline, objective)
+    elif trial.outcome is Outcome.OK and trial.dropped is not None:
+        figure = f"dropped {trial.dropped.reason}"
     else:
         figure = f"{trial.outcome.value}: {trial.reason}{_counted_for(trial, baseline, objective)}"
     start = f", start {duration(trial.start_s)}" if trial.start_s is not None else ""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from advisor.records import Candidate, Decision, Outcome, SamplingPlan, StudyResult, Trial
 from advisor.search.scores import evidence
 from advisor.serving_profile.args import ServeLine, format_line, line_of, quoted
-from advisor.serving_profile.checks import costs, finalists, output_sides, proof_part
-from advisor.serving_profile.figures import fresh_launches, launch_mean, running, side, starts
+from advisor.serving_profile.checks import costs, finalists, others, output_sides, proof_part
+from advisor.serving_profile.figures import fresh_launches, launch_mean, left_behind, running, side, starts
 from advisor.serving_profile.schema import (
     SCHEMA,
     ActiveSides,
@@ -26,6 +26,7 @@ from advisor.serving_profile.schema import (
     Ratio,
     Rejected,
     Serve,
+    Side,
     Software,
     Study,
     Tried,
@@ -62,12 +63,18 @@ def build_profile(result: StudyResult) -> Profile:
         objective=_goal(result, clean),
         decision=_decision(result, clean),
         serve=Serve(args=line.options(), env=dict(line.env), command=format_line(line)),
-        measured=Measured(**{name: side(launches[name], starts(result.trials, arm)) for name, arm in arms.items()}),
+        measured=Measured(**{name: _side(result, launches[name], arm, clean) for name, arm in arms.items()}),
         active=ActiveSides(**{side_name: running(arm, clean.text) for side_name, arm in launches.items()}),
         output=output_sides(launches, clean.text),
         proof=proof_part(result),
         study=_study(result, clean),
     )
+
+
+def _side(result: StudyResult, launches: list[Trial], candidate: Candidate, clean: Scrubber) -> Side | None:
+    """Figures from the fresh launches; starts and stops from all that the study made of it."""
+    stops = left_behind(result.trials, candidate, clean.text)
+    return side(launches, {**starts(result.trials, candidate), **({"left_behind": stops} if stops else {})})
 
 
 def _scrubber(result: StudyResult, model: str) -> Scrubber:
@@ -184,6 +191,7 @@ def _decision(result: StudyResult, clean: Scrubber) -> DecisionPart:
         launches_per_arm=verdict.launches,
         noise_percent=None if verdict.noise is None else verdict.noise * 100,
         smallest_gain_percent=None if verdict.smallest_gain is None else verdict.smallest_gain * 100,
+        others=others(verdict) or None,
         costs=costs(verdict) or None,
         finalists=finalists(verdict, clean.text) or None,
     )
@@ -223,10 +231,15 @@ def _tried(result: StudyResult, clean: Scrubber) -> list[Tried]:
 
 def _tried_entry(trials: list[Trial], metric: str, clean: Scrubber) -> Tried:
     otherwise = [trial.credited_to for trial in trials if not trial.ok and trial.credited_to is not None]
-    good = [mean for trial in trials if trial.ok and math.isfinite(mean := launch_mean(trial, metric))]
+    whole = [trial for trial in trials if trial.ok and trial.dropped is None]
+    good = [mean for trial in whole if math.isfinite(mean := launch_mean(trial, metric))]
+    dropped = next((trial.dropped for trial in trials if trial.ok and trial.dropped), None) if not good else None
+    if dropped is not None and metric in dropped.estimate:
+        good = [dropped.estimate[metric]]
     return Tried(
         candidate=clean.text(trials[0].candidate.label),
         state=Outcome.OK if good else trials[-1].outcome,
+        dropped=clean.text(dropped.reason) if dropped else None,
         score=statistics.fmean(good) if good else None,
         launches=len(trials),
         ran_as=clean.text(otherwise[-1].label) if otherwise else None,

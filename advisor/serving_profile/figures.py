@@ -6,9 +6,10 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from advisor.records import Active, Candidate, Sample, Trial
-from advisor.serving_profile.schema import Figure, Running, Side, StartParts
+from advisor.serving_profile.schema import Figure, LeftBehind, Running, Side, StartParts
 from advisor.verdict.statistics import mean_interval
 
 _NOTES = 6
@@ -65,7 +66,7 @@ def fresh_launches(trials: Sequence[Trial], candidate: Candidate) -> list[Trial]
 
 
 def _valid(trial: Trial) -> bool:
-    return any(not sample.problems for sample in trial.samples)
+    return trial.dropped is None and any(not sample.problems for sample in trial.samples)
 
 
 def starts(trials: Sequence[Trial], candidate: Candidate) -> dict[str, StartParts]:
@@ -89,8 +90,18 @@ def _start_parts(launches: Sequence[Trial]) -> StartParts:
     )
 
 
-def side(launches: Sequence[Trial], starts: Mapping[str, StartParts] | None = None) -> Side | None:
-    """Figures of one candidate's launches, None where there is no launch. `starts`: what `starts()` made of all of them."""
+def left_behind(trials: Sequence[Trial], candidate: Candidate, clean: Callable[[str], str]) -> LeftBehind | None:
+    """Stops of all its launches after which processes had to be killed; None where none had to be."""
+    stopped = [trial for trial in trials if trial.candidate.key == candidate.key and trial.stop_s is not None]
+    left = [trial.leftovers for trial in stopped if trial.leftovers]
+    return LeftBehind(stops=len(left), of=len(stopped), example=clean(left[-1][0])) if left else None
+
+
+def side(launches: Sequence[Trial], more: Mapping[str, Any] | None = None) -> Side | None:
+    """Figures of one candidate's launches, None where there is no launch.
+
+    `more`: fields that come from all launches of it, as `starts()` and `left_behind()` give them.
+    """
     if not launches:
         return None
     metrics = {name: name for name in ("output_tok_s", "input_tok_s", "requests_s", "goodput_requests_s", "load")}
@@ -104,7 +115,7 @@ def side(launches: Sequence[Trial], starts: Mapping[str, StartParts] | None = No
         slo_percent=_slo_percent(launches),
         **figures,
         start_s=figure([trial.start_s for trial in launches if trial.start_s is not None]),
-        **(starts or {}),
+        **(more or {}),
         graph_memory_gib=_median(launches, lambda active: active.graph_memory_gib),
         kv_cache_tokens=None if tokens is None else int(tokens),
         prefix_hit_ratio=_prefix_hits(launches),

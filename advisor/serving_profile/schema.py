@@ -134,6 +134,13 @@ class FinalistEntry(Part):
     outcome: Decision = Field(description="what its fresh launches say")
     launches: Count = Field(description="pairs of fresh launches with the default")
     ratio: Ratio | None = Field(default=None, description="as decision.ratio")
+    failed: str | None = Field(default=None, description="why it cannot win: a fresh launch failed, or its proof")
+
+
+class OtherObjective(Part):
+    metric: str = Field(description="a figure that was optimised with the first one")
+    standing: str = Field(description="better, worse, same (within the noise) or unclear, on the fresh launches")
+    ratio: Ratio | None = Field(default=None, description="challenger over default, above 1 is better")
 
 
 class DecisionPart(Part):
@@ -146,6 +153,7 @@ class DecisionPart(Part):
     launches_per_arm: Count = Field(description="fresh launches of each side")
     noise_percent: Number | None = commented("relative standard deviation between the default's fresh launches")
     smallest_gain_percent: Number | None = commented("gain that these launches could have shown")
+    others: list[OtherObjective] | None = commented("the same for the objectives after the first")
     costs: list[Cost] | None = commented("what else got worse on the challenger, as challenger over default")
     finalists: list[FinalistEntry] | None = commented("all candidates that were launched afresh")
 
@@ -216,6 +224,12 @@ class StartParts(Part):
     rest_s: Number | None = Field(default=None, description="all else")
 
 
+class LeftBehind(Part):
+    stops: Count = Field(description="stops after which processes had to be killed")
+    of: Count = Field(description="stops of all its launches")
+    example: str = Field(description="one of the processes")
+
+
 class Side(Part):
     """Figures of one candidate."""
 
@@ -248,6 +262,7 @@ class Side(Part):
     graph_memory_gib: Number | None = Field(default=None, description="memory of the CUDA graphs, median over launches")
     kv_cache_tokens: Count | None = Field(default=None, description="tokens the KV cache holds, median over launches")
     prefix_hit_ratio: Number | None = Field(default=None, description="prompt tokens served from the prefix cache")
+    left_behind: LeftBehind | None = commented("processes that outlived their server and had to be killed")
 
 
 class Running(Part):
@@ -289,6 +304,7 @@ class Tried(Part):
     score: Number | None = Field(default=None, description="mean of objective.metric over its launches")
     launches: Count = Field(description="launches of it")
     ran_as: str | None = Field(default=None, description="settings that ran instead; the figure counts for those")
+    dropped: str | None = Field(default=None, description="why it was not measured in full; the score is an estimate from that")
 
 
 class Rejected(Part):
