@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from advisor.engine.log_lines import plain_log
 from advisor.records import Active, StartUp
 
 _STAMP = re.compile(r"\b(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)\b")  # month and day: no year
@@ -21,11 +22,15 @@ _CAPTURED = re.compile(r"Free memory on device .* on startup|Graph capturing fin
 _WARMED = re.compile(r"Kernel JIT monitor activated")  # 0.24 on: after the warm-up of sampler and kernels
 
 
-def parse_startup(log_text: str, start_s: float, active: Active) -> StartUp:
-    """The parts of a start of `start_s` seconds (exec to first token); `active` is what parse_active made of the same log."""
+def parse_startup(log_text: str, start_s: float, active: Active, forked: bool = False) -> StartUp:
+    """The parts of a start of `start_s` seconds (exec to first token); `active` is what parse_active made of the same log.
+
+    A forked server has its imports behind it.
+    """
+    log_text = plain_log(log_text)
     lines = log_text.splitlines()
     engine, serving = _first(lines, _ENGINE), _first(lines, _SERVING)
-    imports_s = start_s - _between(engine, serving) if engine and serving else None
+    imports_s = start_s - _between(engine, serving) if engine and serving and not forked else None
     kernels_s = _tuning_s(lines) + _between(_first(lines, _CAPTURED, last=True), _first(lines, _WARMED))
     parts = (imports_s, active.load_s, active.compile_s, active.capture_s, kernels_s or None)
     rest_s = start_s - sum(part for part in parts if part is not None)

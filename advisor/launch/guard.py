@@ -43,23 +43,22 @@ def prctl(option: int, value: int) -> None:
 
 
 def start(order: dict) -> int:
-    """Fork the server into its own session: stdin from /dev/null, stdout and stderr into the log. Returns its pid."""
+    """Fork the server into its own session: stdin from /dev/null, stdout and stderr into the log. Returns its pid, 0 in it."""
     if order.get("scratch"):
         with contextlib.suppress(OSError):  # the server says itself where it cannot write
             os.mkdir(order["scratch"], 0o700)  # noqa: PTH102
     guard = os.getpid()
     pid = os.fork()
-    if pid:
-        return pid
-    try:
-        become(order, guard)
-    except BaseException as error:  # never return into the guard's loop in the child
-        os.write(2, f"advisor: cannot execute {order['argv'][0]}: {error}\n".encode())
-    os._exit(EXEC_FAILED)
+    if pid == 0:
+        try:
+            take_shape(order, guard)
+        except BaseException as error:  # never return into the guard's loop in the child
+            fail(order, error)
+    return pid
 
 
-def become(order: dict, guard: int) -> None:
-    """In the child: take the server's shape and execute it."""
+def take_shape(order: dict, guard: int) -> None:
+    """In the child: what a server has of its own before it is a program."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guard:  # it died before the line above could matter
@@ -70,8 +69,22 @@ def become(order: dict, guard: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
+    for fd in (log, null):
+        os.close(fd)
     os.chdir(order["cwd"])
-    os.execvpe(order["argv"][0], order["argv"], order["env"])
+
+
+def execute(order: dict) -> None:
+    """Become the program; comes back by no way."""
+    try:
+        os.execvpe(order["argv"][0], order["argv"], order["env"])
+    except BaseException as error:
+        fail(order, error)
+
+
+def fail(order: dict, error: BaseException) -> None:
+    os.write(2, f"advisor: cannot execute {order['argv'][0]}: {error}\n".encode())
+    os._exit(EXEC_FAILED)
 
 
 class Children:
@@ -177,12 +190,18 @@ class Orders:
         self.closed = False
         self.killing = False
         self.stopping = False
-        self.wake, wake_write = os.pipe()
+        self.wake, self.wake_write = os.pipe()
         os.set_blocking(self.wake, False)
-        os.set_blocking(wake_write, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        os.set_blocking(self.wake_write, False)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self.terminated)
+
+    def close(self) -> None:
+        """For a server that is forked and not executed: what is the guard's alone."""
+        signal.set_wakeup_fd(-1)
+        os.close(self.wake)
+        os.close(self.wake_write)
 
     def terminated(self, *_: object) -> None:
         """Somebody asks the guard itself to end: it takes the server with it."""
@@ -246,15 +265,21 @@ def wait_until(gone: Callable[[], bool], orders: Orders, grace_s: float) -> None
         orders.wait(min(left_s, 0.05))  # a grandchild's end does not wake the guard, hence the short turns
 
 
-def main() -> None:
+def main(server: Callable[[dict], object] = execute) -> object:
+    """Guard one server to its end; returns None then. `server` makes a server of the forked child; in the child, what it
+    returns is returned (target/warm_serve.py forks what others execute)."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     orders = Orders()
     order = orders.first()
     if order is None:
-        return
-    children = Children(start(order))
+        return None
+    pid = start(order)
+    if pid == 0:
+        orders.close()
+        return server(order)
+    children = Children(pid)
     say({"pid": children.leader})
     while not orders.stopping:
         children.reap()
@@ -262,6 +287,7 @@ def main() -> None:
     left = stop(children, orders, order["leader_grace_s"], order["group_grace_s"])
     clear(order.get("scratch"))
     say({"left": left})
+    return None
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Protocol
 
 import psutil
 
@@ -32,10 +33,38 @@ class Grace:
     group_s: float = 2.0  # after SIGTERM to its whole group, before SIGKILL to everything
 
 
+class Guard(Protocol):
+    """What is needed of a running guard.py: subprocess.Popen's part of that name, or warm.py's for a forked one."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+def executed_guard() -> Guard:
+    """A guard that executes its server. It gets no environment of its own: what it needs is in its first line."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(GUARD)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={},
+        cwd="/",
+    )
+
+
 class GuardedProcess:
     """A program in its own session, with its output in a file, that cannot outlive the advisor.
 
-    `scratch` is a folder that exists as long as the program and goes with it, whatever ends either.
+    `scratch` is a folder that exists as long as the program and goes with it, whatever ends either. `guard` starts the guard;
+    what kind of guard it is decides whether the program is executed or forked (warm.py).
     `started` is the monotonic time of the exec. Raises OSError if the guard cannot be started; a program that cannot be
     executed shows as exit code 127 with the cause in the log.
     """
@@ -48,6 +77,7 @@ class GuardedProcess:
         log: Path,
         grace: Grace,
         scratch: str | None = None,
+        guard: Callable[[], Guard] = executed_guard,
     ):
         self.grace = grace
         self.left: list[int] | None = None  # pids that outlived the stop; None: the guard has not said yet
@@ -55,16 +85,7 @@ class GuardedProcess:
         self._exit_code: int | None = None
         self._rest = b""
         self._closed = False
-        # The guard gets no environment of its own: what it needs is in its first line.
-        self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={},
-            cwd="/",
-        )
+        self._guard = guard()
         # The guard's own directory is /, so what it is told must not be relative.
         order = {"argv": list(argv), "env": dict(env), "cwd": str(cwd.resolve()), "log": str(log.resolve())}
         order["scratch"] = scratch

@@ -28,12 +28,15 @@ from advisor.launch.readiness import LaunchLimits, LogTail, Probe, Prober, Progr
 from advisor.launch.redact import redact_argv, redact_env
 from advisor.launch.stop import stop
 from advisor.launch.tracebacks import error_lines
+from advisor.launch.warm import ColdStart, WarmLauncher, shared_environment
+from advisor.launch.warm_choice import COLD, WARM, fork_broken, may_be_the_fork
 from advisor.records import Command, GpuFacts, Outcome
 from advisor.target_process import scrubbed_environment
 
 LOG = "server.log"
 FIRST_LOG = "server-first-port.log"  # of an attempt whose port another process had
 FIRST_CACHE_LOG = "server-first-cache.log"  # of an attempt that failed on compiled code which an earlier launch left
+FORKED_LOG = "server-forked.log"  # of a forked server that did not start
 COMMAND = "command.json"
 PLUMBING = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 FIRST_POLL_S, LAST_POLL_S = 0.02, 0.25  # the wait between two looks grows: a start takes from 0.2 s to half an hour
@@ -65,10 +68,13 @@ class Server:
     GpuInUse where somebody else's GPU memory is in the way: no candidate is to blame for these, and the study ends.
     `usual`: MiB in use on each GPU before the study's first launch, which is nobody's fault later on. `caches`: variables
     that say where vLLM and what it uses keep compiled code; those of the command go first. `renew_caches`: makes empty ones, for
-    a start that fails on broken ones; it is asked once at most. `retried` is told why a start was tried a second time.
+    a start that fails on broken ones; it is asked once at most. `retried` is told why a start was tried a second time, or was
+    not the one that was wanted. `warm`: forks the server, where it can be forked; a start that fails is tried without it
+    before the candidate is blamed.
 
-    Set while the block runs: base_url, port, start_s (exec to first token); after it: stop_s, and leftovers (processes that
-    had to be killed although the server had ended).
+    Set while the block runs: base_url, port, start_s (exec or fork to first token), launcher ("warm" or "cold"), launcher_s
+    (seconds that went into the imports of the process which it was forked from); after it: stop_s, and leftovers (processes
+    that had to be killed although the server had ended).
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Server:
         caches: Mapping[str, str] | None = None,
         renew_caches: Callable[[], Mapping[str, str]] | None = None,
         retried: Callable[[str], None] | None = None,
+        warm: WarmLauncher | None = None,
     ):
         self.command = command
         self.served_name = served_name
@@ -106,6 +113,8 @@ class Server:
         self._caches = dict(caches or {})
         self._renew_caches, self._renewed = renew_caches, dict[str, str]()
         self._retried = retried or (lambda _why: None)
+        self._warm = warm
+        self.launcher, self.launcher_s = COLD, 0.0
 
     @property
     def base_url(self) -> str:
@@ -123,6 +132,25 @@ class Server:
         )
         self._memory = gpu_memory.Watch(self._gpu)
         try:
+            self._start()
+        except LaunchFailed as failure:
+            if self.launcher == COLD or failure.retryable or not may_be_the_fork(failure.outcome, self.log_text()):
+                raise
+            self._start_without_fork(failure)
+        return self
+
+    def _start_without_fork(self, forked: LaunchFailed) -> None:
+        """A candidate is blamed for what a server of its own does. Only where that one starts, forking is."""
+        certain, warm, self._warm = fork_broken(self.log_text()), self._warm, None
+        if self.log_path.exists():
+            self.log_path.replace(self.folder / FORKED_LOG)
+        self._retried(f"the start of a forked server failed, the second was not forked: {forked} (log: {FORKED_LOG})")
+        self._start()
+        assert warm is not None
+        warm.blame(forked.reason, certain)
+
+    def _start(self) -> None:
+        try:
             self._launch()
         except (PortTaken, GpuCrowded, CacheBroken) as first:
             self._prepare_second(first)
@@ -132,7 +160,6 @@ class Server:
                 self._check_alone(again)
                 surroundings = isinstance(again, PortTaken) or memory_changed(str(again))
                 raise self._failed(Outcome.FAILED_TO_START, str(again), surroundings) from None
-        return self
 
     def _prepare_second(self, first: PortTaken | GpuCrowded | CacheBroken) -> None:
         """What was in the way is not there the second time; the first error is kept. Raises GpuInUse."""
@@ -212,8 +239,25 @@ class Server:
         record = {"argv": redact_argv(argv), "env": redact_env(added)}
         (self.folder / COMMAND).write_text(json.dumps(record, indent=2) + "\n")
         env = with_own_tools(scrubbed_environment(os.environ, added), argv[0])
-        self._process = GuardedProcess(argv, env, Path.cwd(), self.log_path, self._grace, scratch)
+        self._process = self._forked(argv, env, scratch)
+        self.launcher = WARM if self._process else COLD
+        if self._process is None:
+            self._process = GuardedProcess(argv, env, Path.cwd(), self.log_path, self._grace, scratch)
         self._event("started")
+
+    def _forked(self, argv: tuple[str, ...], env: dict[str, str], scratch: str | None) -> GuardedProcess | None:
+        """A process out of the launcher; None where there is none or it cannot be, which is told once."""
+        if self._warm is None:
+            return None
+        shared = shared_environment(env, {**self.command.env, SOCKETS: ""})
+        try:
+            return self._warm.process(argv, shared, env, Path.cwd(), self.log_path, self._grace, scratch)
+        except ColdStart as why:
+            if not why.told:
+                self._retried(f"launched cold: {why}")
+            return None
+        finally:
+            self.launcher_s += self._warm.import_s
 
     def _wait_ready(self) -> None:
         assert self._process is not None

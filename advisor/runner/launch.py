@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from advisor.engine.agreement import Agreement
 from advisor.engine.logs import parse_active
@@ -37,6 +38,13 @@ NOTHING_SAID = (
 )
 
 
+class Launched(Protocol):
+    """What is asked of a server (launch/server.py) about its start, one that failed included."""
+
+    launcher: str
+    launcher_s: float
+
+
 class Launch:
     """What is known of a launch while it goes on."""
 
@@ -56,6 +64,7 @@ class Launch:
         self.leftovers: tuple[str, ...] = ()
         self.credited_to: Candidate | None = None
         self.times: dict[str, float] = {}
+        self.server: Launched | None = None
         self.active = Active()
         self.started_at = now()
 
@@ -97,10 +106,16 @@ class Launch:
         elif bad:
             self.outcome, self.reason = Outcome.INVALID_MEASUREMENT, bad[0]
 
+    @property
+    def launcher(self) -> str:
+        """How the server was started at last: "warm" or "cold"."""
+        return self.server.launcher if self.server else "cold"
+
     def start_up(self) -> StartUp | None:
         """The parts of the start, once there was one."""
         start_s = self.times.get("start_s")
-        return None if start_s is None else parse_startup(self.log_text(), start_s, self.active)
+        forked = self.launcher == "warm"
+        return None if start_s is None else parse_startup(self.log_text(), start_s, self.active, forked)
 
     def log_text(self) -> str:
         try:
@@ -129,6 +144,8 @@ class Launch:
             quality=self.quality,
             memory_free=None if self.memory_free is None else round(self.memory_free, 4),
             leftovers=self.leftovers,
+            launcher=self.launcher,
+            launcher_s=round(self.server.launcher_s, 3) or None if self.server else None,
             start_up=self.start_up(),
             command=self.command,
             folder=str(self.folder.relative_to(root)),

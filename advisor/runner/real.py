@@ -16,6 +16,7 @@ from advisor.launch import caches, gpu_memory
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
+from advisor.launch.warm import WarmLauncher
 from advisor.measure import taints
 from advisor.measure.load_search import find_load
 from advisor.measure.metrics_page import keep_page
@@ -39,12 +40,15 @@ from advisor.runner.sampling import Client, Sampling
 
 # A launch that soaks also counts which steps run in which graphs; vLLM writes that count into its log as often as this.
 COUNT_OFTEN = {"VLLM_LOG_STATS_INTERVAL": "2"}
+# Phases whose figures are compared with each other only. What a person is told of comes from servers started as theirs are.
+FORKED_PHASES = ("baseline", "search")
 
 
 class RealRunner:
     """Launches the model on this machine. `waiting(what, seconds)` is told what a launch waits for.
 
-    `client_processes` is a person's own wish for it, `evaluation` a person's quality command.
+    `client_processes` is a person's own wish for it, `evaluation` a person's quality command. `warm`: forks the servers of
+    baseline and search, which must not be mixed with executed ones where a start is compared.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class RealRunner:
         judge_machine: Callable[[Telemetry | None, Telemetry | None], tuple[str, ...]] = taints.judge,
         evaluation: tuple[str, ...] = (),
         evaluation_timeout_s: float = TIMEOUT_S,
+        warm: WarmLauncher | None = None,
     ):
         self._facts = facts
         self._workload = workload
@@ -81,6 +86,7 @@ class RealRunner:
         self._usual_memory = gpu_memory.used(facts.gpu)  # others' share, before the first launch
         self._default = earlier.default
         self._renewed_for: set[str] = set()  # candidates that got an empty compile cache
+        self._warm = warm
 
     def run(self, job: Job) -> Trial:
         launch = Launch(job, self._command(job), self._launch_folder(job))
@@ -107,11 +113,12 @@ class RealRunner:
         name = f"advisor-{self._folder.name}-{launch.folder.name}"
         gpu = self._facts.gpu
         guard = Guard(gpu)
-        with Server(
+        server = launch.server = Server(
             launch.command, name, launch.folder, gpu, self._limits, self._waiting,
             usual=self._usual_memory, caches=self._caches(launch.job), renew_caches=self._renewal(launch.job),
-            retried=launch.notes.append,
-        ) as server:  # fmt: skip
+            retried=launch.notes.append, warm=self._warm if launch.job.phase in FORKED_PHASES else None,
+        )  # fmt: skip
+        with server:
             launch.times["start_s"] = server.start_s
             sampling = self._sampling(server, launch, guard)
             if not launch.is_lost():  # by its start alone, where that is the objective
@@ -122,8 +129,9 @@ class RealRunner:
             launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
             launch.memory_free = gpu_memory.free_share(gpu)
             keep_page(server.base_url, launch.folder)
-            self._ask_fixed_prompts(server, launch)
-            self._evaluate(server, launch)
+            with launch.timed("checks_s"):
+                self._ask_fixed_prompts(server, launch)
+                self._evaluate(server, launch)
             left_at = time.monotonic()
         launch.times["stop_s"] = time.monotonic() - left_at
         launch.leftovers = server.leftovers
