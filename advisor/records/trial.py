@@ -39,9 +39,7 @@ class GateResult:
     reason: str = ""
     distance: Mapping[str, float] = field(default_factory=dict)
     limit: Mapping[str, float] = field(default_factory=dict)
-    noise: Mapping[str, float] = field(
-        default_factory=dict
-    )  # baseline against baseline, and its modes against each other
+    noise: Mapping[str, float] = field(default_factory=dict)  # baseline against baseline, and its modes against each other
     agreement: float | None = None  # share of the greedy tokens before the first difference, mean over prompts
     baseline_agreement: float | None = None  # the same for baseline against baseline
     baselines: int = 0  # launches of the baseline that were compared with
@@ -63,9 +61,7 @@ class Dropped:
     """Why a launch was not measured in full: it cannot win any more (advisor/search/racing.py)."""
 
     reason: str  # "after a slice of 64 requests: output_tok_s -31.0% (-35.2% to -26.6%) against default"
-    estimate: Mapping[str, float] = field(
-        default_factory=dict
-    )  # metric -> what whole samples would have given, as far as is known
+    estimate: Mapping[str, float] = field(default_factory=dict)  # metric -> what whole samples would have given, as far as is known
 
 
 @dataclass(frozen=True)
@@ -97,17 +93,13 @@ class Trial:
     stop_s: float | None = None
     leftovers: tuple[str, ...] = ()  # processes that it left behind when it had ended, and that had to be killed
     total_s: float = 0.0  # wall time that the trial cost
-    loads: tuple[
-        LoadPoint, ...
-    ] = ()  # tried by --find-load, in order; `samples` are those of the highest that met the SLO
+    loads: tuple[LoadPoint, ...] = ()  # tried by --find-load, in order; `samples` are those of the highest that met the SLO
     round: int | None = None  # of the confirmation
     started_at: str = ""  # ISO 8601, UTC
     answers: str | None = None  # path of the answers to the output gate's prompts, relative to the study's folder
     gate: GateResult | None = None
     quality: QualityScore | None = None
-    slices: tuple[
-        Sample, ...
-    ] = ()  # short samples, measured before the whole ones; no figure of theirs is ever a score
+    slices: tuple[Sample, ...] = ()  # short samples, measured before the whole ones; no figure of theirs is ever a score
     dropped: Dropped | None = None  # no score and no answers: it is no finalist
 
     @property
