@@ -92,7 +92,7 @@ def capture_request(
         max_num_batched_tokens=tokens,
         speculative_tokens=speculative_tokens(asked, values),
         tensor_parallel=asked.tensor_parallel,
-        sequence_parallel=asked.sequence_parallel,
+        sequence_parallel=values.get("sequence_parallel", asked.sequence_parallel),
         sizes=asked.sizes,
         maximum=asked.maximum,
         performance_mode=asked.performance_mode,

@@ -12,9 +12,9 @@ import re
 from dataclasses import replace
 
 from advisor.engine.graph_steps import merged, step_row
+from advisor.engine.log_lines import plain_log
 from advisor.records import Active, GraphSteps
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # Where a line was logged, e.g. "[cuda.py:422]": the same words mean other things in other files ("Using X backend.").
 _PLACE = re.compile(r"\[?(?P<file>[\w/]+\.py):\d+\]")
 
@@ -192,7 +192,7 @@ def parse_active(log_text: str) -> Active:
     active = Active()
     steps: list[GraphSteps] = []
     device = ""
-    for raw in _ANSI.sub("", log_text).splitlines():
+    for raw in plain_log(log_text).splitlines():
         place = _PLACE.search(raw)
         text = raw[place.end() :] if place else raw
         if config := _CONFIG.search(text):

@@ -31,6 +31,13 @@ _LENGTH = (
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 # Rope scalings whose max_position_embeddings already is the stretched length, as vLLM reads them.
 _STRETCHED = {"default", "su", "longrope", "llama3", "mrope", "yarn", "deepseek_yarn"}
+# Kind of recurrent layers -> keys that say so: Jamba, Bamba, Zamba, Falcon-H1 and Granite 4; Mamba; Nemotron-H; Qwen3-Next and
+# 3.5; Kimi-Linear, whose layers use the same kernels' metadata; LFM2.
+_RECURRENT = {
+    "mamba": ("mamba_d_state", "state_size", "ssm_state_size"),
+    "gated-delta": ("linear_num_value_heads", "linear_attn_config"),
+    "short-conv": ("conv_L_cache",),
+}
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 
 
@@ -106,6 +113,8 @@ def facts_from_config(
         experts=_experts(text),
         mla=mla,
         sparse=mla and text.get("index_topk") is not None,
+        recurrent=_recurrent(text),
+        encoder_decoder=bool(config.get("is_encoder_decoder")),
         has_weights=weights,
         revision=revision,
     )
@@ -146,6 +155,16 @@ def _mla_head_size(config: Mapping[str, Any]) -> int:
 def _experts(config: Mapping[str, Any]) -> int:
     inner = config.get("ffn_config")  # DBRX
     return _number(config, _EXPERTS) or (_number(inner, _EXPERTS) if isinstance(inner, Mapping) else 0)
+
+
+def _recurrent(config: Mapping[str, Any]) -> str | None:
+    """The kind of a model's layers that keep a state, by keys that the configs of such models have; None without."""
+    kinds = config.get("layer_types") or config.get("layers_block_type")
+    if isinstance(kinds, list) and all(str(kind).endswith("attention") and "linear" not in str(kind) for kind in kinds):
+        return None  # Granite 4 has small models without any such layer, with all the keys
+    if isinstance(each := config.get("attn_type_list"), list):  # MiniMax: 0 is linear attention
+        return "linear" if 0 in each else None
+    return next((kind for kind, keys in _RECURRENT.items() if any(config.get(key) for key in keys)), None)
 
 
 def _longest(config: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ import re
 import signal
 from pathlib import Path
 
+from advisor.engine.log_lines import plain_log
 from advisor.launch.tracebacks import ARGPARSE, Raised, error_lines, read_line, root_cause
 from advisor.records import Outcome
 
@@ -134,7 +135,7 @@ def _reason(cause: Raised | None, exit_code: int | None, log_text: str) -> str:
     if cause is not None:
         wrapped = _WRAPPED.search(cause.exception)
         return _shorten(wrapped["cause"] if wrapped else _plain(cause.exception))
-    lines = [read_line(raw).text for raw in log_text.splitlines()]
+    lines = [read_line(raw).text for raw in plain_log(log_text).splitlines()]
     refused = [found["message"] for text in lines if (found := ARGPARSE.match(text))]
     told = refused or [line for line in (_native_fault(log_text), *error_lines(log_text, 1)) if line]
     ended = "" if exit_code is None else f" (exit code {exit_code})"

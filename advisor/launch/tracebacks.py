@@ -6,7 +6,8 @@ import itertools
 import re
 from dataclasses import dataclass, field
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+from advisor.engine.log_lines import plain_log
+
 # "(EngineCore_DP0 pid=17) ERROR 11-29 23:16:04 [core.py:133] text"; the process is missing in the oldest releases and
 # in what is written past the logger, the level in plain output.
 _LINE = re.compile(
@@ -66,7 +67,8 @@ class Raised:
 
 
 def read_line(line: str) -> Line:
-    found = _LINE.match(_ANSI.sub("", line.rstrip()))
+    """Of a log as plain_log gives it."""
+    found = _LINE.match(line.rstrip())
     assert found is not None  # every part of the pattern may be empty
     return Line(found["process"] or "", found["level"] or "", found["text"])
 
@@ -76,7 +78,7 @@ def tracebacks(log_text: str) -> list[Raised]:
     found: list[Raised] = []
     current: dict[str, Raised] = {}
     announced: dict[str, bool] = {}
-    for raw in log_text.splitlines():
+    for raw in plain_log(log_text).splitlines():
         line = read_line(raw)
         open_one = current.get(line.process)
         if line.text == _TRACEBACK:
@@ -141,7 +143,7 @@ def _root(chain: list[Raised]) -> Raised:
 
 def error_lines(log_text: str, limit: int = 12) -> list[str]:
     """The lines to show: exceptions and error messages without stacks and repeats; the log's end if it has none."""
-    lines = [read_line(raw) for raw in log_text.splitlines()]
+    lines = [read_line(raw) for raw in plain_log(log_text).splitlines()]
     errors = [line.text.strip() for line in lines if _is_error(line)]
     shown = errors or [text for line in lines if (text := line.text.strip()) and not _is_noise(text)]
     return list(dict.fromkeys(shown))[-limit:]

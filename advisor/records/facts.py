@@ -66,6 +66,8 @@ class ModelFacts:
     experts: int = 0
     mla: bool = False
     sparse: bool = False  # MLA that attends to the tokens an index chooses, as in DeepSeek-V3.2
+    recurrent: str | None = None  # layers with a state, alone or beside attention: mamba, gated-delta, linear, short-conv
+    encoder_decoder: bool = False
     has_weights: bool = True  # False: the folder holds no weights, only --load-format dummy can serve it
     revision: str | None = None  # commit of a hub model
 

@@ -6,7 +6,7 @@ class has other defaults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.engine.rules.backend_table import Version
 
@@ -32,6 +32,10 @@ TIERS: tuple[Tier, ...] = (
 )
 
 
+# SchedulerConfig.DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP, 0.20.2 to 0.33.0
+BATCHED_EXPERTS_TOKENS = 256
+
+
 @dataclass(frozen=True)
 class BatchLimits:
     """Both limits, where they came from, and why vLLM would refuse them; None where the rules do not know."""
@@ -44,14 +48,24 @@ class BatchLimits:
 
 
 def default_tier(
-    version: Version, platform: str, memory_gib: float, compute_capability: tuple[int, int] | None = None
+    version: Version,
+    platform: str,
+    memory_gib: float,
+    compute_capability: tuple[int, int] | None = None,
+    batched_experts: bool = False,
 ) -> Tier | None:
-    """The tier that counts: of those that fit, the one for the most memory, and of these the newest."""
+    """The tier that counts: of those that fit, the one for the most memory, and of these the newest.
+
+    `batched_experts`: data parallel experts whose kernels take small batches only (Deployment.batched_experts).
+    """
     kind = "cuda" if platform in ("cuda", "rocm") else platform
     if small_in_spite_of_memory(version, compute_capability):
         memory_gib = min(memory_gib, 69)
     fitting = [tier for tier in TIERS if tier.platform == kind and tier.since <= version and tier.min_gib <= memory_gib]
-    return max(fitting, key=lambda tier: (tier.min_gib, tier.since), default=None)
+    found = max(fitting, key=lambda tier: (tier.min_gib, tier.since), default=None)
+    if found and batched_experts and version >= (0, 20, 2):
+        return replace(found, tokens=BATCHED_EXPERTS_TOKENS)
+    return found
 
 
 def small_in_spite_of_memory(version: Version, compute_capability: tuple[int, int] | None) -> bool:

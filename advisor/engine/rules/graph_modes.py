@@ -68,6 +68,7 @@ class Modes:
     origins: Mapping[str, str]
     rewrites: tuple[tuple[str, str], ...] = ()  # (sentence, what to do instead)
     refusal: str | None = None
+    split: bool = True  # False: a pass has taken the cuts at attention out of the compiled graph
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from advisor.engine.rules.backend_table import (
     UNKNOWN,
     Version,
     at,
+    since,
 )
 
 
@@ -74,3 +75,23 @@ def _flashinfer_graphs(version: Version, capability: tuple[int, int] | None) -> 
     if (capability[0] == 12 and version >= (0, 28)) or (capability == (9, 0) and version >= (0, 30)):
         return UNIFORM_BATCH
     return UNIFORM_BATCH if capability < (9, 0) and version >= (0, 33) else SINGLE_TOKEN
+
+
+# Layers with a state instead of a KV cache, by ModelFacts.recurrent (v1/attention/backends/mamba_attn.py, gdn_attn.py,
+# linear_attn.py, short_conv_attn.py of each release).
+_STATES = since(((0, 10, 2), SINGLE_TOKEN), ((0, 17, 1), UNIFORM_BATCH))
+_RECURRENT = {
+    "mamba": _STATES,
+    "gated-delta": since(((0, 10, 2), UNIFORM_BATCH)),
+    "linear": since(((0, 10, 2), NEVER), ((0, 12, 0), SINGLE_TOKEN)),
+    "short-conv": since(((0, 10, 2), NEVER), ((0, 11, 2), SINGLE_TOKEN), ((0, 17, 1), UNIFORM_BATCH)),
+}
+_LEAST_FIRST = (NEVER, SINGLE_TOKEN, UNIFORM_BATCH, ALWAYS)
+
+
+def with_recurrent(support: str, kind: str | None, version: Version) -> str:
+    """The least of what the attention backend's graphs can hold and what those of a model's recurrent layers can."""
+    if kind is None or support == UNKNOWN:
+        return support
+    theirs = at(_RECURRENT[kind], version) if kind in _RECURRENT else None
+    return support if theirs is None else min(support, theirs, key=_LEAST_FIRST.index)

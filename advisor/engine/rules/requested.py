@@ -17,6 +17,8 @@ from advisor.engine.rules.backend_table import Version
 from advisor.engine.rules.graph_modes import COMPILATION_MODES, FULL, GRAPH_MODES, LEVELS_SINCE, NONE, PIECEWISE
 
 SPECULATIVE = "--speculative-config"
+# Old and new names; overlapping matrix products with communication brings sequence parallelism along.
+_SEQUENCE_PARALLEL = ("enable_sp", "enable_sequence_parallelism", "fuse_gemm_comms", "enable_async_tp")
 _TENS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _TWOS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -63,7 +65,7 @@ class Requested:
 
 def read_request(options: ServeOptions, env: Mapping[str, str], version: Version) -> Requested:
     """The request in `options` (as parse_options gives them) and the environment. Bad values become problems, never errors."""
-    reader = _Reader(options, version)
+    reader = Reader(options, version)
     compilation = reader.config(COMPILATION)
     speculative = reader.config(SPECULATIVE)
     sizes, by_flag, maximum = _capture(reader, compilation)
@@ -90,7 +92,7 @@ def read_request(options: ServeOptions, env: Mapping[str, str], version: Version
         "tensor_parallel": reader.number("--tensor-parallel-size") or 1,
         "pipeline_parallel": reader.number("--pipeline-parallel-size") or 1,
         "chunked_prefill": reader.switch("--enable-chunked-prefill"),
-        "sequence_parallel": any(passes.get(key) for key in ("enable_sp", "enable_sequence_parallelism")),
+        "sequence_parallel": any(passes.get(key) for key in _SEQUENCE_PARALLEL),
         "split": compilation.get("splitting_ops") != [],
         "warmups": compilation.get("cudagraph_num_of_warmups"),
     }
@@ -98,7 +100,7 @@ def read_request(options: ServeOptions, env: Mapping[str, str], version: Version
 
 
 @dataclass
-class _Reader:
+class Reader:
     """Typed access to the options; collects what is wrong with them."""
 
     source: ServeOptions
@@ -148,7 +150,7 @@ class _Reader:
 # ---------------------------------------------------------------- single values
 
 
-def _level(reader: _Reader) -> int | None:
+def _level(reader: Reader) -> int | None:
     value = reader.options.get("--optimization-level")
     if value is None or reader.version < LEVELS_SINCE:
         return None
@@ -159,7 +161,7 @@ def _level(reader: _Reader) -> int | None:
     return int(digits[1])
 
 
-def _compilation_mode(reader: _Reader, compilation: Mapping[str, Any]) -> str | None:
+def _compilation_mode(reader: Reader, compilation: Mapping[str, Any]) -> str | None:
     value = compilation.get("mode") if reader.version >= (0, 11, 2) else None  # an unknown key, ignored, before
     if value is None and reader.version < (0, 18, 1):
         value = compilation.get("level")
@@ -177,7 +179,7 @@ def _compilation_mode(reader: _Reader, compilation: Mapping[str, Any]) -> str | 
     return None
 
 
-def _graph_mode(reader: _Reader, compilation: Mapping[str, Any]) -> str | None:
+def _graph_mode(reader: Reader, compilation: Mapping[str, Any]) -> str | None:
     value = compilation.get("cudagraph_mode") if reader.version >= (0, 10, 2) else None
     if value is None:
         return _graph_switches(reader.version, compilation)
@@ -199,7 +201,7 @@ def _graph_switches(version: Version, compilation: Mapping[str, Any]) -> str | N
     return FULL if compilation.get("full_cuda_graph") is True else None
 
 
-def _capture(reader: _Reader, compilation: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, bool, int | None]:
+def _capture(reader: Reader, compilation: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, bool, int | None]:
     """(list, whether it came by --cuda-graph-sizes, maximum). Until 0.11.0 that option's single number is the maximum."""
     given = compilation.get("cudagraph_capture_sizes", reader.options.get("--cudagraph-capture-sizes"))
     maximum = compilation.get("max_cudagraph_capture_size", reader.options.get("--max-cudagraph-capture-size"))
@@ -212,7 +214,7 @@ def _capture(reader: _Reader, compilation: Mapping[str, Any]) -> tuple[tuple[int
     return sizes, False, _whole(maximum)
 
 
-def _sizes(reader: _Reader, value: Any) -> tuple[int, ...] | None:
+def _sizes(reader: Reader, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     items = list(value) if isinstance(value, list | tuple) else [value]
@@ -233,7 +235,7 @@ def _speculative_method(speculative: Mapping[str, Any]) -> str | None:
     return str(method)
 
 
-def _flash_attention(reader: _Reader, env: Mapping[str, str]) -> int | None:
+def _flash_attention(reader: Reader, env: Mapping[str, str]) -> int | None:
     """Until 0.14 the environment variable wins over the key."""
     if reader.version < (0, 15) and "VLLM_FLASH_ATTN_VERSION" in env:
         return _whole(env["VLLM_FLASH_ATTN_VERSION"])

@@ -15,10 +15,11 @@ from advisor.engine.rules import legality, old_engine
 from advisor.engine.rules.backend_choice import Choice, Surroundings, asked_backend, checked_against
 from advisor.engine.rules.backend_table import Version
 from advisor.engine.rules.batch_defaults import BatchLimits, batch_limits, default_tier
+from advisor.engine.rules.deployment import Deployment, read_deployment
 from advisor.engine.rules.inert import inert_settings
 from advisor.engine.rules.model_runner import runner_v2
 from advisor.engine.rules.requested import Requested, read_request
-from advisor.engine.rules.resolution_graphs import captured_sizes, resolved_modes, runner_rewrite
+from advisor.engine.rules.resolution_graphs import captured_sizes, resolved_modes, runner_rewrite, sequence_parallel
 from advisor.engine.rules.resolution_notes import Machine, Notes, assume_model, machine_of, origins_of, remark
 from advisor.engine.versions import version_text
 from advisor.records import Finding, ModelFacts, Resolved
@@ -52,17 +53,19 @@ def resolve_by_rules(
     if fallback:
         notes.findings.append(Finding("warning", "old-engine", fallback, "choose a backend of V1, or none"))
         machine = replace(machine, memory_gib=min(machine.memory_gib, old_engine.MEMORY_GIB))
-    assume_model(model, asked, notes)
-    limits = _limits(asked, env, version, machine, model, notes)
+    spread = read_deployment(options, env, version, model)
+    assume_model(model, asked, spread.pooling, notes)
+    limits = _limits(asked, spread, env, version, machine, model, notes)
     choice = _backend(options, env, version, asked, machine, model, notes)
     v2 = _runner(asked, env, version, machine, model)
-    modes = resolved_modes(asked, env, version, machine, model, v2, notes)
+    modes = resolved_modes(asked, spread, env, version, machine, model, v2, notes)
     if fallback:  # its own decode graphs are not among the modes of V1
         origins = dict.fromkeys(("compilation_mode", "cudagraph_mode"), "rewrite:old-engine")
         modes = replace(modes, compilation="NONE", graphs="NONE", origins={**modes.origins, **origins})
-    support, rewrite = runner_rewrite(asked, version, machine, choice, modes, notes)
+    support, rewrite = runner_rewrite(asked, version, machine, model, choice, modes, notes)
     architecture = model.architecture if model else None
-    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, architecture, notes)
+    parallel = sequence_parallel(asked, spread, version, machine, model)
+    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, parallel, architecture, notes)
     remark(options, asked, version, machine, modes, notes)
     values = {
         "optimization_level": modes.level,
@@ -78,6 +81,7 @@ def resolve_by_rules(
         "performance_mode": asked.performance_mode if version >= (0, 17, 1) else None,
         "speculative_tokens": asked.speculative_tokens if asked.speculative_method else 0,
         "tensor_parallel_size": asked.tensor_parallel,
+        "sequence_parallel": parallel,
         "kv_cache_dtype": asked.kv_cache_dtype,
         "model_runner": {True: "V2", False: "V1", None: None}[v2],
         "graph_support": support,
@@ -95,6 +99,7 @@ def resolve_by_rules(
 
 def _limits(
     asked: Requested,
+    spread: Deployment,
     env: Mapping[str, str],
     version: Version,
     machine: Machine,
@@ -111,7 +116,7 @@ def _limits(
         )
     limits = batch_limits(
         version,
-        default_tier(version, machine.platform, machine.memory_gib, machine.capability),
+        default_tier(version, machine.platform, machine.memory_gib, machine.capability, spread.batched_experts),
         seqs=asked.max_num_seqs,
         tokens=asked.max_num_batched_tokens,
         workers=asked.tensor_parallel * asked.pipeline_parallel,
@@ -126,6 +131,13 @@ def _limits(
             "batched-tokens-below-seqs",
             f"vLLM refuses it: {limits.refusal}",
             "raise --max-num-batched-tokens or lower --max-num-seqs",
+        )
+    tokens = limits.max_num_batched_tokens
+    if asked.chunked_prefill is False and asked.max_num_batched_tokens and length and tokens and tokens < length:
+        notes.refuse(
+            "batched-tokens-below-length",
+            f"vLLM refuses it: without chunked prefill a prompt of {length} tokens does not fit {tokens} batched tokens",
+            f"--max-num-batched-tokens {length}, a lower --max-model-len, or --enable-chunked-prefill",
         )
     return limits
 

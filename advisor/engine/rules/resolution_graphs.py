@@ -9,6 +9,7 @@ from advisor.engine.rules import legality
 from advisor.engine.rules.backend_choice import Choice
 from advisor.engine.rules.backend_table import UNKNOWN, Version
 from advisor.engine.rules.batch_defaults import BatchLimits
+from advisor.engine.rules.deployment import Deployment
 from advisor.engine.rules.graph_modes import (
     COMPILED,
     NONE,
@@ -19,6 +20,8 @@ from advisor.engine.rules.graph_modes import (
     configured_on_cpu,
     rewritten_mode,
 )
+from advisor.engine.rules.graph_obstacles import Case, past_obstacles, sequence_parallel_on
+from advisor.engine.rules.graph_support import with_recurrent
 from advisor.engine.rules.requested import Requested
 from advisor.engine.rules.resolution_notes import Machine, Notes
 from advisor.records import Finding, ModelFacts
@@ -30,6 +33,7 @@ _BREAKABLE_MODELS = ("DeepseekV4", "DeepSeekV4", "Inkling", "MiniMaxM3Sparse")
 
 def resolved_modes(
     asked: Requested,
+    spread: Deployment,
     env: Mapping[str, str],
     version: Version,
     machine: Machine,
@@ -55,10 +59,43 @@ def resolved_modes(
     if machine.platform == "cpu":
         return configured_on_cpu(wanted)
     modes = configured(wanted)
+    notes.findings.extend(Finding("warning", "graph-mode-rewritten", *said) for said in modes.rewrites)
     if modes.refusal:
         notes.refuse("graph-mode-refused", f"vLLM refuses it: {modes.refusal}", "leave cudagraph_mode or the mode out")
-    notes.findings.extend(Finding("warning", "graph-mode-rewritten", *said) for said in modes.rewrites)
+        return modes
+    modes, findings = past_obstacles(modes, obstacles_for(asked, spread, version, machine, model, v2, breakable))
+    notes.findings.extend(findings)
     return modes
+
+
+def obstacles_for(
+    asked: Requested,
+    spread: Deployment,
+    version: Version,
+    machine: Machine,
+    model: ModelFacts | None,
+    v2: bool | None,
+    breakable: bool = False,
+) -> Case:
+    return Case(
+        version=version,
+        deployment=spread,
+        platform=machine.platform,
+        mode_given=asked.graphs is not None,
+        runner_v2=bool(v2),
+        sequence_parallel=sequence_parallel(asked, spread, version, machine, model),
+        breakable=breakable,
+        recurrent=bool(model and model.recurrent in ("mamba", "gated-delta")),
+    )
+
+
+def sequence_parallel(
+    asked: Requested, spread: Deployment, version: Version, machine: Machine, model: ModelFacts | None
+) -> bool:
+    hidden = model.hidden_size if model else None
+    return sequence_parallel_on(
+        asked.sequence_parallel, asked.tensor_parallel, spread.sequence_parallel_from, hidden, machine.capability, version
+    )
 
 
 def _breakable(env: Mapping[str, str], version: Version, model: ModelFacts | None) -> bool:
@@ -70,7 +107,13 @@ def _breakable(env: Mapping[str, str], version: Version, model: ModelFacts | Non
 
 
 def runner_rewrite(
-    asked: Requested, version: Version, machine: Machine, choice: Choice, modes: Modes, notes: Notes
+    asked: Requested,
+    version: Version,
+    machine: Machine,
+    model: ModelFacts | None,
+    choice: Choice,
+    modes: Modes,
+    notes: Notes,
 ) -> tuple[str, Rewrite]:
     """(what the backend's graphs can hold, what the model runner makes of the graph mode)."""
     if machine.platform == "cpu":
@@ -83,10 +126,13 @@ def runner_rewrite(
         notes.assumed.append(
             f"What graphs {choice.name or 'the backend'} can be captured in is not known: no rewriting is assumed."
         )
-    speculative = asked.speculative_method is not None
+    recurrent = model.recurrent if model else None
+    least = with_recurrent(support, recurrent, version)
     name = choice.name or "the backend"
+    name = name if least == support else f"a model with {recurrent} layers"
+    speculative, split = asked.speculative_method is not None, asked.split and modes.split
     rewrite = rewritten_mode(
-        modes.graphs, support, version, modes.compilation == COMPILED, speculative, asked.split, backend=name
+        modes.graphs, least, version, modes.compilation == COMPILED, speculative, split, backend=name
     )
     if rewrite.refused:
         message = f"vLLM stops while it starts: {rewrite.reason}"
@@ -97,7 +143,7 @@ def runner_rewrite(
         message = f"{modes.graphs} becomes {rewrite.mode}: {rewrite.reason}"
         fix = f"ask for {rewrite.mode}, or choose another backend"
         notes.findings.append(Finding("warning", "graph-mode-rewritten", message, fix))
-    return support, rewrite
+    return least, rewrite
 
 
 def captured_sizes(
@@ -108,9 +154,11 @@ def captured_sizes(
     modes: Modes,
     rewrite: Rewrite,
     v2: bool | None,
+    parallel: bool,
     architecture: str | None,
     notes: Notes,
 ) -> CaptureList | None:
+    """`parallel`: sequence parallelism is in effect."""
     if machine.platform == "cpu":  # the maximum stays as given, though nothing reads it
         reset = modes.origins["cudagraph_mode"] == "rewrite:piecewise-needs-compilation"
         return CaptureList((), 0, configured_maximum=0 if reset else asked.maximum)  # type: ignore[arg-type]
@@ -128,7 +176,7 @@ def captured_sizes(
             max_num_batched_tokens=limits.max_num_batched_tokens,
             speculative_tokens=tokens,
             tensor_parallel=asked.tensor_parallel,
-            sequence_parallel=asked.sequence_parallel,
+            sequence_parallel=parallel,
             sizes=asked.sizes,
             maximum=asked.maximum,
             performance_mode=asked.performance_mode,

@@ -52,24 +52,30 @@ def machine_of(
             )
             if value is None
         ]
-        if missing:
+        if missing and platform == "cuda":
             notes.assumed.append(f"The GPU is not given: {' and '.join(missing)} is assumed, as on an H100.")
+        elif memory_gib is None:
+            notes.assumed.append(f"The GPU's memory is not known: {ASSUMED_MEMORY_GIB:.0f} GiB are assumed.")
         if capability is not None and (memory_gib or 0) >= 70 and small_in_spite_of_memory(version, capability):
             notes.assumed.append(
                 f"A GPU of compute capability {'.'.join(map(str, capability))} is taken for "
                 f"{'an A100' if capability == (8, 0) else 'a GB10'}, whose default batch is that of a small GPU."
             )
     if platform not in ("cuda", "cpu"):
-        notes.assumed.append(f"The rules were read for CUDA; on {platform} they may differ.")
+        notes.assumed.append(
+            f"The rules were read for CUDA: on {platform} they may differ, and vLLM's own choice of a backend is left open."
+        )
     return Machine(platform, capability or ASSUMED_CAPABILITY, memory_gib or ASSUMED_MEMORY_GIB)
 
 
-def assume_model(model: ModelFacts | None, asked: Requested, notes: Notes) -> None:
+def assume_model(model: ModelFacts | None, asked: Requested, pooling: bool, notes: Notes) -> None:
     if model is None:
         notes.assumed.append(
             "The model's config is not given: a dense decoder without MLA and attention sinks, head size 128, in bfloat16 "
             "and longer than the default batch is assumed."
         )
+    if pooling:
+        notes.assumed.append("It is a pooling server: its backend and its default batch are taken to be those of a decoder.")
     if asked.speculative_method and asked.speculative_tokens is None:
         notes.assumed.append("The number of speculative tokens is not given: 1 is assumed, the model may set more.")
 
