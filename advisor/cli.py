@@ -124,6 +124,13 @@ def tune(
     measure_all: Annotated[
         bool, typer.Option("--measure-all", help="Measure every candidate in full, also those that cannot win any more.")
     ] = False,
+    launcher: Annotated[
+        str,
+        typer.Option(
+            help="How servers of baseline and search start: warm, forked from a process that has vLLM imported, or cold. "
+            "Whatever is reported comes from cold ones."
+        ),
+    ] = "warm",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
     plain: options.Plain = False,
 ) -> None:
@@ -149,7 +156,7 @@ def tune(
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
         engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed, retry_failed=retry_failed,
         soak=soak, quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
-        measure_all=measure_all,
+        measure_all=measure_all, launcher=launcher,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))

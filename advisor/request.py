@@ -11,6 +11,7 @@ from advisor.engine.options import parse_options, split_serve_args
 from advisor.errors import InputError
 from advisor.inspection.gpu_names import slug_of
 from advisor.launch.readiness import LaunchLimits
+from advisor.launch.warm_choice import LAUNCHERS, WARM
 from advisor.measure.quality import TIMEOUT_S, parse_command
 from advisor.measure.workload import load_workload
 from advisor.records import Objective, Workload
@@ -47,6 +48,7 @@ class TuneRequest:
     retry_failed: bool = False  # launch again what failed, in this study or another
     client_processes: int | None = None  # that send the load together; None: as many as the baseline shows to be needed
     limits: LaunchLimits = LaunchLimits()
+    launcher: str = WARM  # of baseline and search; all else is always launched cold (docs/launcher.md)
     quality_command: tuple[str, ...] = ()  # a person's own evaluation, run against baseline and winner
     quality_tolerance: float = TOLERANCE  # share of the baseline's score that the winner may lack
     quality_timeout_s: float = TIMEOUT_S
@@ -69,6 +71,7 @@ def request_from_words(
     find_load: str | None = None,
     quality_command: str | None = None,
     soak: str | None = None,
+    launcher: str = WARM,
     **rest: Any,
 ) -> TuneRequest:
     """Raises InputError for the first word that is wrong, before anything is inspected or started."""
@@ -78,6 +81,8 @@ def request_from_words(
     total_s = parse_duration_s(budget)
     goal, load = parse_goal(objective, slo, find_load), load_workload(workload, **overrides)
     check_load(goal, load)
+    if launcher not in LAUNCHERS:
+        raise InputError(f"--launcher {launcher!r} is none", f"one of {', '.join(LAUNCHERS)}")
     return TuneRequest(
         model=model,
         gpu=gpu,
@@ -88,6 +93,7 @@ def request_from_words(
         serve_args=tokens,
         serve_env=parse_env(env),
         quality_command=parse_command(quality_command) if quality_command is not None else (),
+        launcher=launcher,
         **rest,
     )
 

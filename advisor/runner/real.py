@@ -88,6 +88,11 @@ class RealRunner:
         self._renewed_for: set[str] = set()  # candidates that got an empty compile cache
         self._warm = warm
 
+    def close(self) -> None:
+        """End the process that servers are forked from."""
+        if self._warm is not None:
+            self._warm.close()
+
     def run(self, job: Job) -> Trial:
         launch = Launch(job, self._command(job), self._launch_folder(job))
         begun = time.monotonic()
