@@ -5,6 +5,8 @@ Imports of Optuna, rich and the stages stand inside the functions, so that `--he
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -13,7 +15,7 @@ import typer
 
 from advisor import __version__
 from advisor import cli_options as options
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, EnvironmentMismatch
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -23,18 +25,56 @@ def main() -> NoReturn:
     try:
         app()
     except AdvisorError as error:
-        print(f"advisor: {error.problem}", file=sys.stderr)
-        for line in (error.hint or "").splitlines():
-            print(f"  {line}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _end(error)
+    except OSError as error:
+        if not _of_typer(error):
+            raise
+        _end(_output_lost(error))
     except KeyboardInterrupt:
         print("advisor: stopped", file=sys.stderr)
         sys.exit(130)
 
 
+def _end(error: AdvisorError) -> NoReturn:
+    print(f"advisor: {error.problem}", file=sys.stderr)
+    for line in (error.hint or "").splitlines():
+        print(f"  {line}", file=sys.stderr)
+    sys.exit(error.exit_code)
+
+
+def _say(text: str = "", end: str = "\n") -> None:
+    """Print, and have it written when this returns. Raises EnvironmentMismatch where it cannot be, such as on a full disk.
+
+    BrokenPipeError passes: a reader that has seen enough (`| head`) ends the command without a word.
+    """
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _output_lost(error) from None
+
+
+def _output_lost(error: OSError) -> AdvisorError:
+    """Nothing more goes to standard output: Python would try once more at its end, and fail once more."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    return EnvironmentMismatch(f"standard output cannot be written: {error.strerror}")
+
+
+def _of_typer(error: OSError) -> bool:
+    """Whether it was typer that failed to print, a help text."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    return bool(frame) and frame.tb_frame.f_globals.get("__name__", "").split(".")[0] in ("typer", "click")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
-        print(__version__)
+        _say(__version__)
         raise typer.Exit
 
 
@@ -159,23 +199,19 @@ def tune(
         measure_all=measure_all, launcher=launcher,
     )  # fmt: skip
     if dry_run:
-        plan = pipeline.plan(request, Lines(_print_now, request.objective, request.budget.total_s))
+        plan = pipeline.plan(request, Lines(_say, request.objective, request.budget.total_s))
         for line in plan_lines(plan.commands, plan.rejections):
-            print(line)
+            _say(line)
         return
     console = Console()
     if console.is_terminal and not plain:
         with LiveDisplay(console, request.objective, request.budget.total_s) as progress:
             answer = pipeline.tune(request, progress)
     else:
-        answer = pipeline.tune(request, Lines(_print_now, request.objective, request.budget.total_s))
-    print()
+        answer = pipeline.tune(request, Lines(_say, request.objective, request.budget.total_s))
+    _say()
     for line in summary(answer.result, answer.profile_path):
-        print(line)
-
-
-def _print_now(text: str) -> None:
-    print(text, flush=True)
+        _say(line)
 
 
 @app.command()
@@ -236,8 +272,8 @@ def record(
         output, configs, launches, parse_shard(shard) if shard else None, num_prompts is not None,
         f"advisor {shlex.join(sys.argv[1:])}",
     )  # fmt: skip
-    answer = recorded(request, wish, Lines(_print_now, request.objective, request.budget.total_s))
-    print(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
+    answer = recorded(request, wish, Lines(_say, request.objective, request.budget.total_s))
+    _say(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
 
 
 @app.command(name="merge-grids")
@@ -251,7 +287,7 @@ def merge_grids(
 
     text, launches = merged(files)
     write_atomically(output, text)
-    print(f"{output}: {launches} launches")
+    _say(f"{output}: {launches} launches")
 
 
 @app.command()
@@ -268,7 +304,7 @@ def export(
     from advisor.export import export_profile
     from advisor.serving_profile.store import read_profile
 
-    print(export_profile(read_profile(profile), to, model=model), end="")
+    _say(export_profile(read_profile(profile), to, model=model), end="")
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -306,7 +342,7 @@ def explain(
         tuple(command or ()), config, k8s, container, vllm_version, gpu, model_config, engine_python
     )  # fmt: skip
     found = answer(question)
-    print(json.dumps(found, indent=2) if as_json else "\n".join(explain_lines(found)))
+    _say(json.dumps(found, indent=2) if as_json else "\n".join(explain_lines(found)))
     if has_errors(found):
         raise typer.Exit(1)
 
@@ -335,10 +371,10 @@ def migrate(
     told = report.Told(result, notes, source.problems, not source.guessed, beside(source, result))
     text = rewritten(source, result)
     if as_json:
-        print(json.dumps(report.as_json(told, text, source.model), indent=2))
+        _say(json.dumps(report.as_json(told, text, source.model), indent=2))
     else:
-        print("\n".join(report.comment_lines(told)))
-        print(text, end="")
+        _say("\n".join(report.comment_lines(told)))
+        _say(text, end="")
     if not told.complete:
         raise typer.Exit(1)
 
@@ -394,4 +430,4 @@ def buckets(
         max_num_batched_tokens, serve_args, gpu, log, step_times, eager_ms,
         Prices(pressure=kv_pressure, lifetime_s=parse_duration_s(lifetime, "--lifetime")), kv_gib, cover,
     ))  # fmt: skip
-    print(planning.as_json(told) if as_json else "\n".join(buckets_lines(told)))
+    _say(planning.as_json(told) if as_json else "\n".join(buckets_lines(told)))
