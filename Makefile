@@ -20,8 +20,6 @@ VENV ?= $(if $(word 2,$(CURDIR)),$(ELSEWHERE)/)$(VENV_NAME)
 DONE := $(VENV)/.done
 # What needs no vLLM is content with any that is there, so as not to disturb its versions.
 ANY_ENGINE := $(firstword $(wildcard $(DONE)/engine-*) $(DONE)/engine-none)
-# They mostly wait for processes that they start, so more of them than cores pay; servers run one at a time.
-UNIT = $(VENV)/bin/python -m pytest -n 3 -m "not engine and not gpu"
 export MODEL GPU BUDGET TRIALS WORKLOAD SERVE_ARGS SERVE_ENV ENGINE_PYTHON SPACE STUDY OUTPUT
 
 help:
@@ -37,11 +35,10 @@ test:
 	@$(MAKE) --no-print-directory _test ENGINE=cpu
 
 _test: install $(DONE)/tools
-	$(UNIT) $(ARGS)
-	ADVISOR_REQUIRE_ENGINE=1 $(VENV)/bin/python -m pytest -m "engine or gpu" $(ARGS)
+	@bash tools/test.sh $(VENV)/bin/python $(ARGS)
 
 unit: $(ANY_ENGINE) $(DONE)/advisor $(DONE)/tools
-	$(UNIT) $(ARGS)
+	$(VENV)/bin/python -m pytest -n 3 -m "not engine and not gpu" $(ARGS)
 
 lint: $(DONE)/tools
 	$(VENV)/bin/python -m ruff check .

@@ -134,3 +134,25 @@ def test_script_parses(script):
 def test_a_machine_without_a_gpu_gets_the_cpu_engine():
     done = subprocess.run(["sh", str(TOOLS / "gpu_kind.sh")], capture_output=True, text=True, check=True)
     assert done.stdout == "cpu\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "engine", "code"),
+    [(0, 0, 0), (0, 5, 0), (5, 0, 0), (5, 5, 5), (1, 0, 1), (0, 1, 1), (5, 1, 1), (2, 5, 2)],
+)
+def test_a_half_of_the_tests_without_any_is_no_failure(tmp_path, unit, engine, code):
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        'printf "%s\\n" "$ADVISOR_REQUIRE_ENGINE|$*" >> words\n'
+        f'case "$*" in *"not engine"*) exit {unit};; *) exit {engine};; esac\n'
+    )
+    python.chmod(0o755)
+    command = ["bash", str(TOOLS / "test.sh"), str(python), "-k", "this or that"]
+    environment = clean_environment()
+    environment.pop("ADVISOR_REQUIRE_ENGINE", None)
+    done = subprocess.run(command, cwd=tmp_path, env=environment)
+    words = (tmp_path / "words").read_text().splitlines()
+    assert done.returncode == code and len(words) == (1 if unit in (1, 2) else 2)
+    assert all("-k this or that" in line for line in words) and words[0].startswith("|")
+    assert words[-1].startswith("1|") or len(words) == 1
