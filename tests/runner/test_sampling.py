@@ -10,7 +10,7 @@ import pytest
 from advisor.measure import client_load, length, warmup
 from advisor.measure.client import BenchClient
 from advisor.measure.plan import plan_of
-from advisor.records import Candidate, Invalid, Objective, Outcome, Workload, from_json, to_json
+from advisor.records import Candidate, Invalid, Objective, Outcome, SamplingPlan, Workload, from_json, to_json
 from advisor.runner import real, sampling, window
 from advisor.runner.base import Earlier, Job
 from advisor.runner.real import RealRunner
@@ -111,13 +111,27 @@ def test_a_compilation_in_the_warm_up_prolongs_it(runner):
     assert done.ok and done.warm_up.waves >= 3
 
 
-def test_all_candidates_get_the_same_prompts_for_a_seed_and_new_ones_for_each_other_seed(runner):
-    made = runner()
+@pytest.fixture
+def no_repeats(monkeypatch):
+    """Prompts belong to a seed whether the sample is valid or not; a repeat, which a busy machine may need, has another seed."""
+    monkeypatch.setattr(sampling, "worth_repeating", lambda *_: False)
+
+
+def test_all_candidates_get_the_same_prompts_for_a_seed_and_new_ones_for_each_other_seed(runner, no_repeats):
+    made = runner(earlier=Earlier(SamplingPlan(16)))
     samples = [sample for number in range(3) for sample in baseline(made, number).samples]
-    by_seed = {sample.seed: {other.prompts for other in samples if other.seed == sample.seed} for sample in samples}
-    # On a busy machine a sample can be repeated, which has prompts of its own.
-    assert {0, 1} <= by_seed.keys() and all(len(found) == 1 for found in by_seed.values())
-    assert len(set.union(*by_seed.values())) == len(by_seed)
+    assert [sample.seed for sample in samples] == [0, 1] * 3
+    by_seed = {seed: {sample.prompts for sample in samples if sample.seed == seed} for seed in (0, 1)}
+    assert [len(found) for found in by_seed.values()] == [1, 1] and by_seed[0] != by_seed[1]
+
+
+def test_a_repeated_sample_has_a_seed_and_prompts_of_its_own(runner, monkeypatch):
+    monkeypatch.setattr(sampling, "worth_repeating", lambda _, repeats: repeats < 1)
+    made = runner(earlier=Earlier(SamplingPlan(16)))
+    samples = [sample for number in range(2) for sample in baseline(made, number).samples]
+    assert [(sample.pair_seed, sample.seed % 1_000_000) for sample in samples] == [(0, 0), (1, 1)] * 2
+    assert all(sample.seed >= sampling.REPEAT_SEEDS_FROM for sample in samples)
+    assert [sample.prompts for sample in samples[:2]] == [sample.prompts for sample in samples[2:]]
 
 
 def test_other_prompts_for_a_known_seed_are_no_measurement(runner):
@@ -157,7 +171,7 @@ def test_a_candidate_that_is_over_too_soon_is_told_so(runner, monkeypatch):
     assert len(done.notes) == 0  # another try would be as short
 
 
-def test_a_busy_client_is_divided_and_the_division_stays(runner, monkeypatch):
+def test_a_busy_client_is_divided_and_the_division_stays(runner, monkeypatch, no_repeats):
     monkeypatch.setattr(client_load, "MOST_PROCESSES", 3)
     monkeypatch.setattr(sampling, "usable_cores", lambda: 32)
     monkeypatch.setattr(FakeBench, "cpu_share", 0.75)
@@ -166,10 +180,13 @@ def test_a_busy_client_is_divided_and_the_division_stays(runner, monkeypatch):
     assert first.plan.client_processes == 2 and "one would set the pace" in first.plan.why
     assert [sample.client.processes for sample in first.samples] == [2, 2]
     assert first.samples[0].requests == first.plan.num_prompts
-    other = made.run(Job(1, "search", Candidate({"FAKE_X": "1"}), (0,)))
-    assert other.plan == first.plan and other.samples[0].client.processes == 2
-    if other.samples[0].seed == first.samples[0].seed:  # neither was repeated because the machine is busy
-        assert other.samples[0].prompts == first.samples[0].prompts
+    other = made.run(Job(1, "search", Candidate({"FAKE_X": "1"}), (0, 1)))
+    assert other.plan == first.plan and [sample.client.processes for sample in other.samples] == [2, 2]
+    # Seed 0 was measured again after the division, with prompts of its own: seed 1 is what both launches have.
+    assert first.samples[0].pair_seed == 0 and first.samples[0].seed >= sampling.REPEAT_SEEDS_FROM
+    assert first.samples[1].seed == 1
+    assert [sample.seed for sample in other.samples] == [0, 1]
+    assert other.samples[1].prompts == first.samples[1].prompts
 
 
 def test_a_client_without_room_is_a_class_and_not_a_number(runner, monkeypatch):
