@@ -135,7 +135,21 @@ def test_a_load_below_saturation_is_said_early_and_in_the_verdict(request_for): 
     assert "below saturation" in lines[0]
 
 
-def test_a_study_with_another_slo_is_another_study(request_for):  # noqa: F811
-    pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, slo=SLO, objective=None), Silent())
+def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path):  # noqa: F811
+    goals = {
+        "": {},
+        "-goodput-ttft500": {"slo": SLO, "objective": None},
+        "-goodput-ttft600": {"slo": "ttft_p99<600ms", "objective": None},
+        "-ttft-p99": {"objective": "ttft_ms.p99"},
+    }
+    for slug, goal in goals.items():
+        answer = pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, **goal), Silent())
+        assert answer.profile_path == tmp_path / "profiles" / "cpu" / f"fake-model-tiny{slug}.yaml"
+        assert answer.study_folder.name == f"fake-model-cpu-tiny{slug}" and len(answer.result.trials) == 1
+    assert len(list(tmp_path.glob("profiles/cpu/*.yaml"))) == len(goals)
+
+
+def test_a_study_of_a_chosen_name_is_not_mixed_with_another_goal(request_for):  # noqa: F811
+    pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, study="s", slo=SLO, objective=None), Silent())
     with pytest.raises(InputError, match="was measured with slo"):
-        pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, slo="ttft_p99<600ms", objective=None), Silent())
+        pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, study="s", slo="ttft_p99<600ms", objective=None), Silent())

@@ -47,6 +47,18 @@ class Objective:
         return tuple(dataclasses.replace(self, metric=metric, secondary=()) for metric in self.metrics)
 
     @property
+    def slug(self) -> str:
+        """Part of file names: empty for output tokens a second alone, else as `goodput-ttft500` or `output-tok-s-tpot30p90`."""
+        words = [metric.replace("_ms.", "-").replace("_", "-") for metric in self.metrics]
+        limits = [
+            f"{limit.metric.removesuffix('_ms')}{limit.limit_ms:g}"
+            + ("" if limit.share == SloLimit.share else f"p{limit.share * 100:g}")
+            for limit in self.slo
+        ]
+        found = [f"max-{self.find_load}"] if self.find_load and f"max-{self.find_load}" not in words else []
+        return "" if self == Objective() else "-".join([*words, *found, *limits])
+
+    @property
     def constrained(self) -> bool:
         """Whether a candidate that breaks the SLO is out, whatever its figures. Goodput counts the breaches itself."""
         return bool(self.slo) and ("goodput" not in self.metrics or self.find_load is not None)

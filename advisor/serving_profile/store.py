@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from advisor.errors import InputError
-from advisor.records import Facts, Workload
+from advisor.records import Facts, Objective, Workload
 from advisor.serving_profile.schema import Profile, schema_version
 from advisor.serving_profile.scrub import model_name
 from advisor.serving_profile.text import profile_text
@@ -17,9 +17,13 @@ from advisor.yaml_files import read_model, read_yaml
 _ROOM = "#" * (64 * 1024)  # more than a profile needs: an empty file can be made on a full disk
 
 
-def profile_path(root: Path, facts: Facts, workload: Workload) -> Path:
-    """`<root>/<gpu slug>/<model>-<workload>.yaml`; `root` is the folder of all profiles."""
-    stem = f"{file_name(model_name(facts.model))}-{file_name(workload.name)}"
+def profile_path(root: Path, facts: Facts, workload: Workload, objective: Objective) -> Path:
+    """`<root>/<gpu slug>/<model>-<workload>.yaml`; `root` is the folder of all profiles.
+
+    What is not tuned for output tokens a second has its goal in the name too: one answer must not replace another.
+    """
+    words = (model_name(facts.model), workload.name, objective.slug)
+    stem = "-".join(file_name(word) for word in words if word)
     return root / file_name(facts.gpu.slug) / f"{stem}.yaml"
 
 

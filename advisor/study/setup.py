@@ -62,14 +62,16 @@ def profile_file(request: TuneRequest, facts: Facts) -> Path:
     file = (
         request.output
         if request.output.suffix in (".yaml", ".yml")
-        else profile_path(request.output, facts, request.workload)
+        else profile_path(request.output, facts, request.workload, request.objective)
     )
     check_writable(file)
     return file
 
 
 def study_name(request: TuneRequest, facts: Facts) -> str:
-    return request.study or f"{Path(facts.model.model).resolve().name}-{facts.gpu.slug}-{request.workload.name}"
+    """The person's, or one for each goal: their trials are measured and searched for different things."""
+    words = (Path(facts.model.model).resolve().name, facts.gpu.slug, request.workload.name, request.objective.slug)
+    return request.study or "-".join(filter(None, words))
 
 
 def storage_mirror(request: TuneRequest, facts: Facts) -> StorageMirror | None:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from advisor.errors import InputError
+from advisor.records import Objective
+from advisor.search.goal import parse_goal
 from advisor.serving_profile.schema import MIGRATIONS, SCHEMA, Profile, schema_version
 from advisor.serving_profile.store import check_writable, profile_path, read_profile, write_profile
 from advisor.serving_profile.text import profile_text
@@ -174,4 +176,27 @@ def test_check_writable_refuses(tmp_path, spot):
 )
 def test_profile_path(tmp_path, study, model, revision, expected):
     facts = replace(study.RESULT.facts, model=replace(study.RESULT.facts.model, model=model, revision=revision))
-    assert profile_path(tmp_path, facts, study.RESULT.workload) == tmp_path / "h200" / expected
+    assert profile_path(tmp_path, facts, study.RESULT.workload, Objective()) == tmp_path / "h200" / expected
+
+
+@pytest.mark.parametrize(
+    ("words", "stem"),
+    [
+        ((None, None, None), ""),
+        (("output_tok_s", None, None), ""),
+        (("requests_s", None, None), "-requests-s"),
+        (("ttft_ms.p99", None, None), "-ttft-p99"),
+        (("start_s", None, None), "-start-s"),
+        (("output_tok_s,ttft_ms.p99", None, None), "-output-tok-s-ttft-p99"),
+        ((None, "ttft_p99<500ms,tpot_p99<30.5ms", None), "-goodput-ttft500-tpot30.5"),
+        ((None, "ttft_p99<600ms,tpot_p99<30.5ms", None), "-goodput-ttft600-tpot30.5"),
+        ((None, "ttft_p90<500ms", None), "-goodput-ttft500p90"),
+        (("output_tok_s", "ttft_p99<0.5s", None), "-output-tok-s-ttft500"),
+        ((None, "tpot_p99<30ms", "concurrency"), "-max-concurrency-tpot30"),
+        ((None, "tpot_p99<30ms", "rate"), "-max-rate-tpot30"),
+        (("goodput", "tpot_p99<30ms", "rate"), "-goodput-max-rate-tpot30"),
+    ],
+)
+def test_each_goal_has_a_profile_of_its_own(tmp_path, study, words, stem):
+    path = profile_path(tmp_path, study.RESULT.facts, study.RESULT.workload, parse_goal(*words))
+    assert path.name == f"Synthetic-8B-chat{stem}.yaml"
