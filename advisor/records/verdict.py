@@ -52,6 +52,7 @@ class Finalist:
     reason: str
     launches: int = 0  # pairs with the baseline
     ratio: Interval | None = None  # as Verdict.ratio
+    failed: str = ""  # why it cannot win: a fresh launch of it failed, or it lost its proof
 
 
 @dataclass(frozen=True)

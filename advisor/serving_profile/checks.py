@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from advisor.records import Decision, GateResult, Interval, StudyResult, Trial, Verdict
-from advisor.serving_profile.schema import Cost, FinalistEntry, Output, OutputSides, Proof
+from advisor.serving_profile.schema import Cost, FinalistEntry, OtherObjective, Output, OutputSides, Proof
 from advisor.serving_profile.values import Ratio
 from advisor.verdict.proof import QUALITY, RESTART, SOAK, proof_trial
 
@@ -23,8 +23,19 @@ def finalists(verdict: Verdict, clean: Clean) -> list[FinalistEntry]:
             outcome=item.decision,
             launches=item.launches,
             ratio=_ratio(item.ratio) if item.ratio else None,
+            failed=clean(item.failed) or None,
         )
         for item in verdict.finalists
+    ]
+
+
+def others(verdict: Verdict) -> list[OtherObjective]:
+    """The objectives after the first, in their order."""
+    return [
+        OtherObjective(
+            metric=item.metric, standing=item.standing, ratio=_ratio(item.ratio) if item.ratio else None
+        )
+        for item in verdict.others
     ]
 
 

@@ -92,7 +92,8 @@ def _start_parts(launches: Sequence[Trial]) -> StartParts:
 
 def left_behind(trials: Sequence[Trial], candidate: Candidate, clean: Callable[[str], str]) -> LeftBehind | None:
     """Stops of all its launches after which processes had to be killed; None where none had to be."""
-    stopped = [trial for trial in trials if trial.candidate.key == candidate.key and trial.stop_s is not None]
+    ours = [trial for trial in trials if trial.candidate.key == candidate.key]
+    stopped = [trial for trial in ours if trial.stop_s is not None or trial.leftovers]
     left = [trial.leftovers for trial in stopped if trial.leftovers]
     return LeftBehind(stops=len(left), of=len(stopped), example=clean(left[-1][0])) if left else None
 

@@ -14,14 +14,14 @@ from pydantic.fields import FieldInfo
 
 from advisor.records import Decision, Objective
 from advisor.serving_profile.args import format_lines, quoted
-from advisor.serving_profile.schema import Figure, Profile, Rejected, Serve, StartParts, Workload
+from advisor.serving_profile.schema import Figure, LeftBehind, Profile, Rejected, Serve, StartParts, Workload
 from advisor.serving_profile.values import Part, Ratio
 from advisor.units import number, percent
 
 _WIDTH = 120
 _DEFAULT_SAMPLES = 2  # of a launch: --samples
 _SHORT_COMMAND = 100  # characters; a longer command is broken, one option a line
-_ON_ONE_LINE = (Figure, Ratio, StartParts)
+_ON_ONE_LINE = (Figure, LeftBehind, Ratio, StartParts)
 # What the head shows beside the objective: enough to judge the decision by.
 _HEAD_FIGURES = {
     "output_tok_s": "output tokens/s",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import yaml
 
 from advisor.records import (
+    Compared,
     Decision,
     Finalist,
     GateResult,
@@ -19,7 +20,16 @@ from advisor.records import (
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.text import profile_text
-from tests.profile.study_fixture import DEFAULT, DEFAULT_ACTIVE, RESULT, TUNED, TUNED_ACTIVE, keep_defaults, trial
+from tests.profile.study_fixture import (
+    DEFAULT,
+    DEFAULT_ACTIVE,
+    PYTHON,
+    RESULT,
+    TUNED,
+    TUNED_ACTIVE,
+    keep_defaults,
+    trial,
+)
 
 GATE = GateResult(True, distance={"decode": 0.02}, limit={"decode": 0.15}, noise={"decode": 0.0}, agreement=0.98)
 PLAN = SamplingPlan(512, client_processes=2, why="the default was too quick")
@@ -86,6 +96,32 @@ def test_costs_finalists_and_the_smallest_gain():
     assert decision["smallest_gain_percent"] == 1.9
     assert decision["costs"] == [{"metric": "tpot_ms.p50", "ratio": {"value": 1.27, "low": 1.2, "high": 1.3}}]
     assert decision["finalists"][0]["outcome"] == "improved"
+
+
+def test_a_finalist_that_cannot_win_says_why():
+    fallen = Finalist(DEFAULT, Decision.KEEP_DEFAULTS, "x gave +8% but died", 3, None, f"died in {PYTHON}")
+    verdict = replace(PROVEN.verdict, finalists=(*PROVEN.verdict.finalists, fallen))
+    winner, other = written(replace(PROVEN, verdict=verdict))["decision"]["finalists"]
+    assert "failed" not in winner and other["failed"].startswith("died in ") and PYTHON not in other["failed"]
+
+
+def test_further_objectives_have_their_intervals():
+    others = (Compared("ttft_ms.p99", "better", Interval(1.2, 1.1, 1.3)), Compared("start_s", "unclear"))
+    decision = written(replace(PROVEN, verdict=replace(PROVEN.verdict, others=others)))["decision"]
+    assert decision["others"] == [
+        {"metric": "ttft_ms.p99", "standing": "better", "ratio": {"value": 1.2, "low": 1.1, "high": 1.3}},
+        {"metric": "start_s", "standing": "unclear"},
+    ]
+    assert "others" not in written(PROVEN)["decision"]
+
+
+def test_processes_left_behind_are_counted_over_all_stops():
+    left = {21: ("pid 4711 (VLLM::EngineCor, 29.3 GiB)",), 24: ("pid 4712 (python)",)}
+    trials = tuple(replace(t, stop_s=1.0, leftovers=left.get(t.number, ())) for t in PROVEN.trials)
+    measured = written(replace(PROVEN, trials=trials))["measured"]
+    tuned = sum(t.candidate is TUNED for t in trials)
+    assert measured["tuned"]["left_behind"] == {"stops": 2, "of": tuned, "example": "pid 4712 (python)"}
+    assert "left_behind" not in measured["default"]
 
 
 def test_the_workload_is_what_was_sent():
