@@ -11,7 +11,7 @@ from advisor.engine.options import parse_options
 from advisor.engine.render import serve_command
 from advisor.errors import Interrupted
 from advisor.inspection.resolution import Resolution
-from advisor.journal import Study
+from advisor.journal import Study, now
 from advisor.progress import Progress
 from advisor.records import Candidate, Command, Facts, Rejection, StudyResult, Verdict
 from advisor.request import TuneRequest
@@ -25,6 +25,7 @@ from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.failures import feasibility
 from advisor.study.launches import Launches, how_to_continue, search_goes_on
 from advisor.study.proof import prove
+from advisor.study.sitting import first_of_sitting
 from advisor.verdict.confirm import confirm
 from advisor.verdict.disturbed import with_disturbances
 from advisor.verdict.goals import with_goals
@@ -80,13 +81,21 @@ def _measure(
             )  # fmt: skip
             progress.note(f"search ended: {reason}")
         progress.stage("verdict: fresh launches of the default and the finalists")
-        verdict = confirm(
-            lambda candidate, number: launch("confirm", candidate, number), launch.done, objective, budget
-        )
-        verdict = with_goals(verdict, launch.done(), objective, request.workload, budget.confirm_rounds)
-        return prove(with_disturbances(verdict, launch.done()), request, launch, progress)
+        return prove(lambda: _judged(request, launch), request, launch, progress)
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None
+
+
+def _judged(request: TuneRequest, launch: Launches) -> Verdict:
+    """Fresh launches as far as they are missing, and what all of them say."""
+    objective, budget = request.objective, request.budget
+    since = first_of_sitting(launch.done(), now())
+    verdict = confirm(
+        lambda candidate, number: launch("confirm", candidate, number),
+        launch.done, objective, budget, since, request.quality_tolerance,
+    )  # fmt: skip
+    verdict = with_goals(verdict, launch.done(), objective, request.workload, budget.confirm_rounds)
+    return with_disturbances(verdict, launch.done())
 
 
 @dataclass(frozen=True)

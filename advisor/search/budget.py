@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.records import Objective, Outcome, Trial
-from advisor.search.scores import leads
+from advisor.search.scores import evidence, leads
 from advisor.units import duration
 
 PROOF_LAUNCHES = 3  # two launches, of which the first has to compile and to build everything anew
@@ -46,8 +46,13 @@ class Budget:
         return max(2 * one_round + proof_s, min(wanted + proof_s, self.total_s / 2))
 
     def proof_s(self, done: Sequence[Trial], objective: Objective) -> float:
-        """What the proof of a winner costs: a cold start, the soak and a second start. Nothing once made, or while none leads."""
-        if not self.soak_s or any(trial.phase == "soak" for trial in done) or not leads(done, objective):
+        """What the proof of a winner costs: a cold start, the soak and a second start.
+
+        Nothing while no candidate leads, or once every one that does had its proof.
+        """
+        had = {trial.candidate.key for trial in done if trial.phase == "soak"}
+        lacking = [trial for trial in done if evidence(trial).candidate.key not in had]
+        if not self.soak_s or not leads(lacking, objective):
             return 0.0
         return self.soak_s + PROOF_LAUNCHES * typical_cost_s(done)
 

@@ -1,17 +1,21 @@
 """The confirmation: baseline and finalists on fresh launches, in rotating order, on prompts never used in the search.
 
-It goes on until every finalist is decided, the budget ends, or the largest number of rounds is reached.
+It goes on until every finalist is decided, the budget ends, or the largest number of rounds is reached. A pair is two launches of
+one round, and a round is launched without anything else in between: whoever joins later, or on another day, gets rounds with new
+launches of the baseline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from advisor.records import Candidate, Decision, Objective, Trial, Verdict
+from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verdict
 from advisor.search.budget import Budget, typical_cost_s
 from advisor.verdict.decide import MIN_GAIN, Standing, decide, standings
 from advisor.verdict.finalists import choose
-from advisor.verdict.fresh import BASELINE, fresh, launched
+from advisor.verdict.fresh import BASELINE, fresh, launched, tried
+from advisor.verdict.proof import loss
+from advisor.verdict.quality import TOLERANCE
 
 PROOF_SEEDS = {"soak": 100_000, "restart": 200_000, "quality": 300_000}
 
@@ -20,29 +24,45 @@ Launch = Callable[[Candidate, int], Trial]
 Step = tuple[Candidate, int]
 
 
-def confirm(launch: Launch, done: Callable[[], Sequence[Trial]], objective: Objective, budget: Budget) -> Verdict:
-    """Launch what is missing and decide. Launches that an earlier session made are taken as they are."""
-    while step := next_launch(done(), objective, budget):
+def confirm(
+    launch: Launch,
+    done: Callable[[], Sequence[Trial]],
+    objective: Objective,
+    budget: Budget,
+    since: int = 0,
+    tolerance: float = TOLERANCE,
+) -> Verdict:
+    """Launch what is missing and decide. Launches that an earlier session made are taken as they are.
+
+    `since`: number of the first trial of this sitting (sitting.py); `tolerance`: of the quality command's score.
+    """
+    while step := next_launch(done(), objective, budget, since, tolerance):
         launch(*step)
-    return decide(done(), objective, budget.confirm_rounds, budget.confirm_most)
+    return decide(done(), objective, budget.confirm_rounds, budget.confirm_most, tolerance)
 
 
-def next_launch(trials: Sequence[Trial], objective: Objective, budget: Budget) -> Step | None:
+def next_launch(
+    trials: Sequence[Trial], objective: Objective, budget: Budget, since: int = 0, tolerance: float = TOLERANCE
+) -> Step | None:
     """The candidate and round to launch now, or None when a verdict is due.
 
-    It looks at the journal alone, so that a study that is continued goes on as it would have without the break.
+    It looks at the journal alone, so that a study that is continued at once goes on as it would have without the break.
     """
-    finalists = _affordable(choose(trials, objective), trials, budget, objective)
-    if not finalists:
+    wanted = choose(trials, objective, tolerance=tolerance)
+    finalists = _affordable(wanted, trials, budget, objective, since, tolerance)
+    behind = [item for item in finalists if len(tried(trials, item)) < budget.confirm_rounds]
+    if behind:
+        return _round(trials, behind, since)[0]
+    found = standings(trials, objective, budget.confirm_rounds, budget.confirm_most, tolerance=tolerance)
+    kept = {item.key for item in finalists}
+    open_ones = [
+        item
+        for item in undecided(found)
+        if item.key in kept and len(tried(trials, item)) < budget.confirm_most
+    ]
+    if not open_ones:
         return None
-    step = _first_missing(trials, finalists, range(budget.confirm_rounds))
-    if step:
-        return step
-    open_ones = undecided(standings(trials, objective, budget.confirm_rounds, budget.confirm_most))
-    open_ones = [item for item in open_ones if item.key in {finalist.key for finalist in finalists}]
-    further = _rounds_missing(trials, open_ones, range(budget.confirm_rounds, budget.confirm_most))
-    if not open_ones or not further:
-        return None
+    further = _round(trials, open_ones, since)
     affordable = budget.left_s(trials) - budget.proof_s(trials, objective) >= len(further) * typical_cost_s(trials)
     return further[0] if affordable else None
 
@@ -52,7 +72,7 @@ def undecided(found: Sequence[Standing]) -> list[Candidate]:
 
     Once one is improved, only a simpler one as good as it, within the noise, is worth more launches.
     """
-    open_ones = [item for item in found if item.decision is None and item.failure is None]
+    open_ones = [item for item in found if item.decision is None]
     won = [item for item in found if item.decision is Decision.IMPROVED]
     if not won:
         return [item.candidate for item in open_ones]
@@ -78,30 +98,62 @@ def seeds(phase: str, samples: int, number: int = 0) -> tuple[int, ...]:
 
 
 def _affordable(
-    finalists: Sequence[Candidate], trials: Sequence[Trial], budget: Budget, objective: Objective
+    finalists: Sequence[Candidate],
+    trials: Sequence[Trial],
+    budget: Budget,
+    objective: Objective,
+    since: int,
+    tolerance: float,
 ) -> list[Candidate]:
-    """The first always, further ones as far as their first rounds fit into the budget; one that was begun is kept."""
+    """The first always, further ones as far as their first rounds fit into the budget; one that was begun is kept.
+
+    Who takes the place of a winner that lost its proof, with the budget mostly used up, has to fit too.
+    """
     begun = {item.key for item in launched(trials)}
+    free = not any(loss(item, trials, tolerance) for item in launched(trials))
     kept: list[Candidate] = []
     for finalist in finalists:
-        missing = len(_missing(trials, [*kept, finalist], range(budget.confirm_rounds)))
+        missing = _missing(trials, [*kept, finalist], budget.confirm_rounds, since)
         fits = missing * typical_cost_s(trials) <= budget.left_s(trials) - budget.proof_s(trials, objective)
-        if not kept or finalist.key in begun or fits:
+        if (free and not kept) or finalist.key in begun or fits:
             kept.append(finalist)
     return kept
 
 
-def _missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: range) -> list[Step]:
-    """Launches not made yet, in order."""
-    had = {arm.key: fresh(trials, arm).keys() for arm in (BASELINE, *finalists)}
-    return [(arm, number) for number in rounds for arm in order(number, finalists) if number not in had[arm.key]]
+def _round(trials: Sequence[Trial], finalists: Sequence[Candidate], since: int) -> list[Step]:
+    """What the round that goes on still lacks, or a new round where it lacks nothing."""
+    number = _going_on(trials, since)
+    if number is not None:
+        lacking = [(arm, number) for arm in order(number, finalists) if number not in fresh(trials, arm)]
+        if lacking:
+            return lacking
+    new = 1 + max((trial.round for trial in _whole(trials) if trial.round is not None), default=-1)
+    return [(arm, new) for arm in order(new, finalists)]
 
 
-def _first_missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: range) -> Step | None:
-    return next(iter(_missing(trials, finalists, rounds)), None)
+def _going_on(trials: Sequence[Trial], since: int) -> int | None:
+    """The round of the last launches, if it was begun in this sitting and nothing else was launched meanwhile."""
+    whole = _whole(trials)
+    number = whole[-1].round if whole else None
+    ours = [index for index, trial in enumerate(whole) if trial.round == number]
+    together = number is not None and len(whole) - ours[0] == len(ours) and whole[ours[0]].number >= since
+    return number if together else None
 
 
-def _rounds_missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: range) -> list[Step]:
-    """What is missing of the first round that is not complete."""
-    steps = _missing(trials, finalists, rounds)
-    return [step for step in steps if step[1] == steps[0][1]]
+def _whole(trials: Sequence[Trial]) -> list[Trial]:
+    """Without what a person stopped."""
+    return [trial for trial in trials if trial.outcome is not Outcome.INTERRUPTED]
+
+
+def _missing(trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: int, since: int) -> int:
+    """Launches until each finalist has its first rounds, those of the baseline included."""
+    lacking = {item.key: max(0, rounds - len(tried(trials, item))) for item in finalists}
+    arms = [item for item in finalists if lacking[item.key]]
+    if not arms:
+        return 0
+    number = _going_on(trials, since)
+    here = {arm.key for arm in (BASELINE, *arms) if number in fresh(trials, arm)}
+    ahead = len(here)  # launches that have no partner yet
+    if BASELINE.key in here:
+        ahead = 1 if len(here) <= len(arms) else 0
+    return sum(lacking.values()) + max(lacking.values()) - ahead

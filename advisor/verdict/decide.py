@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.records import Candidate, Decision, Finalist, Objective, Outcome, Trial, Verdict
+from advisor.units import percent
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched
 from advisor.verdict.metrics import compared, intervals, ratios, tradeoffs
-from advisor.verdict.sequential import MIN_GAIN, Looks, described, interval, judge, smallest_gain
+from advisor.verdict.proof import loss
+from advisor.verdict.quality import TOLERANCE
+from advisor.verdict.sequential import MIN_GAIN, Judgement, Looks, described, interval, judge, smallest_gain
+from advisor.verdict.several import Figures, weighed
 from advisor.verdict.statistics import Comparison, relative_deviation
 
 __all__ = ["MIN_GAIN", "Standing", "decide", "standings"]
@@ -24,7 +29,8 @@ class Standing:
     decision: Decision | None
     reason: str  # a sentence whose subject is the candidate
     found: Comparison | None = None
-    failure: str | None = None  # of a fresh launch: it cannot win
+    failure: str = ""  # of a fresh launch: it cannot win
+    lost: str = ""  # its proof: it cannot win
 
     @property
     def gain(self) -> float:
@@ -33,14 +39,24 @@ class Standing:
 
 
 def standings(
-    trials: Sequence[Trial], objective: Objective, first: int, last: int, ended: bool = False
+    trials: Sequence[Trial],
+    objective: Objective,
+    first: int,
+    last: int,
+    ended: bool = False,
+    tolerance: float = TOLERANCE,
 ) -> list[Standing]:
-    """All that were launched afresh, in this order: improved, inconclusive, the rest, and by gain."""
+    """All that were launched afresh, in this order: improved, inconclusive, the rest, and by gain. Who cannot win comes last."""
     arms = launched(trials)
     looks = Looks(first, last, max(1, len(arms)))
-    found = [_standing(trials, objective, arm, arms, looks, ended) for arm in arms]
+    found = [_after_proof(_standing(trials, objective, arm, arms, looks, ended), trials, tolerance) for arm in arms]
     rank = {Decision.IMPROVED: 0, None: 1, Decision.INCONCLUSIVE: 1, Decision.KEEP_DEFAULTS: 2}
-    return sorted(found, key=lambda item: (item.failure is not None, rank[item.decision], -item.gain))
+    return sorted(found, key=lambda item: (_is_out(item), rank[item.decision], -item.gain))
+
+
+def _is_out(item: Standing) -> bool:
+    """Not one whose output nobody could judge: its gain is an open question, like other inconclusive ones."""
+    return bool(item.failure or item.lost) and item.decision is Decision.KEEP_DEFAULTS
 
 
 def _standing(
@@ -56,26 +72,46 @@ def _standing(
         return Standing(arm, Decision.INCONCLUSIVE if ended else None, reason, found)
     verdict = judge(found, looks, ended)
     told = f"gave {described(found, looks)}"
-    return Standing(arm, verdict.decision, f"{told}: {verdict.reason}" if verdict.reason else told, found)
+    if objective.secondary:
+        further = tuple(comparison(trials, arm, one, arms) for one in objective.each[1:])
+        seen = Figures(found, further, compared(trials, arm, objective))
+        verdict = weighed(verdict, told, seen, looks, ended)
+    else:
+        verdict = Judgement(verdict.decision, f"{told}: {verdict.reason}" if verdict.reason else told)
+    return Standing(arm, verdict.decision, verdict.reason, found)
 
 
-def decide(trials: Sequence[Trial], objective: Objective, first: int = 3, last: int = 12) -> Verdict:
+def _after_proof(standing: Standing, trials: Sequence[Trial], tolerance: float) -> Standing:
+    """A finalist that lost its proof, or whose servers leave processes behind, stays in the list and cannot win."""
+    found = None if standing.failure else loss(standing.candidate, trials, tolerance)
+    if found is None:
+        return standing
+    gain = f"gave {percent(standing.found.ratio)} but " if standing.found else ""
+    return dataclasses.replace(standing, decision=found.decision, reason=f"{gain}{found.why}", lost=found.why)
+
+
+def decide(
+    trials: Sequence[Trial], objective: Objective, first: int = 3, last: int = 12, tolerance: float = TOLERANCE
+) -> Verdict:
     """The verdict on what was launched; to be asked when no further launch will follow.
 
-    Among improved finalists the one with the fewest overrides wins if its gain is within the noise of the largest.
+    Among improved finalists the one with the fewest overrides wins if its gain is within the noise of the largest. Those that lost
+    their proof are named, whoever leads then. `tolerance`: of the quality command's score.
     """
-    found = standings(trials, objective, first, last, ended=True)
+    found = standings(trials, objective, first, last, ended=True, tolerance=tolerance)
     if not found:
-        return _without_launches(trials, objective)
+        return _without_launches(trials, objective, tolerance)
     leader = _simplest(found)
     improved = leader.decision is Decision.IMPROVED
     looks = Looks(first, last, len(found))
     told = {"finalists": tuple(_finalist(item, looks) for item in found), **_noise(trials, leader, objective, looks)}
     if leader.found:
         told |= _figures(trials, leader, objective)
+    reason = f"{_subject(leader, found)} {leader.reason}"
+    fallen = [f"{item.candidate.label} {item.reason}" for item in found if item.lost and item is not leader]
     return Verdict(
         decision=leader.decision or Decision.INCONCLUSIVE,
-        reason=f"{_subject(leader, found)} {leader.reason}",
+        reason="; ".join([reason, *fallen, *_not_launched(trials, objective, tolerance)]),
         objective=objective.metric,
         winner=leader.candidate if improved else BASELINE,
         challenger=leader.candidate,
@@ -85,15 +121,24 @@ def decide(trials: Sequence[Trial], objective: Objective, first: int = 3, last: 
     )
 
 
+def _not_launched(trials: Sequence[Trial], objective: Objective, tolerance: float) -> list[str]:
+    """The search's best of those that can still win, where the budget did not last for its fresh launches."""
+    known = {item.key for item in launched(trials)}
+    best = next(iter(choose(trials, objective, tolerance=tolerance)), None)
+    if best is None or best.key in known:
+        return []
+    return [f"the budget left no time to launch {best.label} afresh"]
+
+
 def _subject(leader: Standing, found: Sequence[Standing]) -> str:
     label = leader.candidate.label
-    if leader.decision is not Decision.KEEP_DEFAULTS:
+    if leader.decision is not Decision.KEEP_DEFAULTS or leader.lost:
         return label
-    return f"the best candidate, {label}," if leader.failure is None else f"{label}{_failed_too(found)}"
+    return f"{label}{_failed_too(found)}" if leader.failure else f"the best candidate, {label},"
 
 
 def _failed_too(found: Sequence[Standing]) -> str:
-    others = sum(item.failure is not None for item in found) - 1
+    others = sum(bool(item.failure) for item in found) - 1
     return f" (and {others} more)" if others else ""
 
 
@@ -111,7 +156,8 @@ def _finalist(item: Standing, looks: Looks) -> Finalist:
     ratio = interval(item.found, looks) if item.found else None
     launches = item.found.launches if item.found else 0
     reason = f"{item.candidate.label} {item.reason}"
-    return Finalist(item.candidate, item.decision or Decision.INCONCLUSIVE, reason, launches, ratio)
+    failed = item.failure or item.lost
+    return Finalist(item.candidate, item.decision or Decision.INCONCLUSIVE, reason, launches, ratio, failed)
 
 
 def _noise(trials: Sequence[Trial], leader: Standing, objective: Objective, looks: Looks) -> dict:
@@ -135,12 +181,23 @@ def _figures(trials: Sequence[Trial], leader: Standing, objective: Objective) ->
     }
 
 
-def _without_launches(trials: Sequence[Trial], objective: Objective) -> Verdict:
-    if choose(trials, objective):
+def _without_launches(trials: Sequence[Trial], objective: Objective, tolerance: float) -> Verdict:
+    if choose(trials, objective, tolerance=tolerance):
         decision, reason = Decision.INCONCLUSIVE, "no fresh launches were made"
+    elif dropped := [trial for trial in trials if trial.phase == "search" and trial.ok and trial.dropped]:
+        decision, reason = Decision.KEEP_DEFAULTS, _none_could_win(dropped, objective)
     elif any(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in trials):
         decision, reason = Decision.KEEP_DEFAULTS, "no other setting started and measured well"
     else:
         decision = Decision.INCONCLUSIVE
         reason = "no other setting was tried, the budget or --trials ended the search before"
     return Verdict(decision, reason, objective.metric, winner=BASELINE)
+
+
+def _none_could_win(dropped: Sequence[Trial], objective: Objective) -> str:
+    """Nothing was left to confirm, because every candidate that started was behind by more than the noise."""
+    estimates = {id(trial): trial.dropped.estimate.get(objective.metric, 0.0) for trial in dropped if trial.dropped}
+    best = (max if objective.maximise else min)(dropped, key=lambda trial: estimates[id(trial)])
+    reason = best.dropped.reason if best.dropped else ""
+    others = f", the best of {len(dropped)}," if len(dropped) > 1 else ""
+    return f"no candidate could win: {best.candidate.label}{others} was dropped {reason}"

@@ -9,16 +9,24 @@ from advisor.records import Candidate, Objective, Trial
 from advisor.search.budget import FINALISTS
 from advisor.search.scores import TIE, better_by, evidence, gains, measured_default, ranked, sample_value, score
 from advisor.verdict.fresh import failure, launched
+from advisor.verdict.proof import loss
+from advisor.verdict.quality import TOLERANCE
 from advisor.verdict.statistics import same_launch_deviation
 
 
-def choose(trials: Sequence[Trial], objective: Objective, most: int = FINALISTS) -> list[Candidate]:
+def choose(
+    trials: Sequence[Trial], objective: Objective, most: int = FINALISTS, tolerance: float = TOLERANCE
+) -> list[Candidate]:
     """Those that the search cannot tell from the best one, best first, at most `most` with those that failed afresh.
 
     The best of many noisy figures is rarely the best candidate, so its rivals within the noise get a chance too. One that
-    failed when launched afresh is out; then the best of the rest is looked for.
+    failed when launched afresh, or lost its proof, is out; then the best of the rest is looked for.
     """
-    failed = {item.key for item in launched(trials) if failure(trials, item, objective)}
+    failed = {
+        item.key
+        for item in launched(trials)
+        if failure(trials, item, objective) or loss(item, trials, tolerance)
+    }
     left = [trial for trial in ranked(trials, objective) if trial.candidate.key not in failed]
     if not left:
         return []

@@ -33,6 +33,11 @@ def launched(trials: Sequence[Trial]) -> list[Candidate]:
     return list(found.values())
 
 
+def tried(trials: Sequence[Trial], candidate: Candidate) -> set[int]:
+    """Rounds in which both it and the baseline were launched, whatever came of it."""
+    return set(fresh(trials, BASELINE)) & set(fresh(trials, candidate))
+
+
 def figures(trials: Sequence[Trial], candidate: Candidate, objective: Objective) -> dict[int, float]:
     """round -> mean over the launch's seeds, of the launches that were measured. A ratio needs figures above zero."""
     scored = {number: score(trial, objective) for number, trial in fresh(trials, candidate).items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from advisor.records import Candidate, Decision, Outcome, Trial, Verdict
 from advisor.units import percent
@@ -35,19 +36,38 @@ def steps(verdict: Verdict, trials: Sequence[Trial], evaluates: bool) -> list[St
     return [step for step in wanted if proof_trial(trials, *step) is None]
 
 
+@dataclass(frozen=True)
+class Loss:
+    """Why a candidate must not win, and what that makes of the verdict where nothing else does."""
+
+    decision: Decision
+    why: str  # the end of a sentence whose subject is the candidate
+
+
+def loss(candidate: Candidate, trials: Sequence[Trial], tolerance: float) -> Loss | None:
+    """What its proof so far, or what it left behind at its stops, says against a candidate; None: nothing."""
+    if against := problem(candidate, trials, tolerance):
+        return Loss(Decision.KEEP_DEFAULTS, against)
+    if against := unjudged(candidate, trials):
+        return Loss(Decision.INCONCLUSIVE, against)
+    return None
+
+
 def proven(verdict: Verdict, trials: Sequence[Trial], tolerance: float) -> Verdict:
     """The verdict after its proof: the default stays where the winner did not stand it."""
-    if verdict.decision is not Decision.IMPROVED:
+    found = loss(verdict.winner, trials, tolerance) if verdict.decision is Decision.IMPROVED else None
+    if found is None:
         return verdict
     gain = f"gave {percent(verdict.ratio.value)} but " if verdict.ratio else ""
-    for decision, against in (
-        (Decision.KEEP_DEFAULTS, problem(verdict.winner, trials, tolerance)),
-        (Decision.INCONCLUSIVE, unjudged(verdict.winner, trials)),
-    ):
-        if against:
-            reason = f"{verdict.winner.label} {gain}{against}"
-            return dataclasses.replace(verdict, decision=decision, reason=reason, winner=_BASELINE)
-    return verdict
+    reason = f"{verdict.winner.label} {gain}{found.why}"
+    return dataclasses.replace(verdict, decision=found.decision, reason=reason, winner=_BASELINE)
+
+
+def unproven(verdict: Verdict) -> Verdict:
+    """The verdict of a winner that took the place of one that lost its proof, when there is no time for another proof."""
+    told = f"the budget leaves no time for the proof of {verdict.winner.label}: soak and second start"
+    reason = f"{verdict.reason}; {told}"
+    return dataclasses.replace(verdict, decision=Decision.INCONCLUSIVE, reason=reason, winner=_BASELINE)
 
 
 def unjudged(winner: Candidate, trials: Sequence[Trial]) -> str:

@@ -6,6 +6,8 @@ import random
 import pytest
 
 from advisor.records import Candidate, Decision, Objective, SloLimit, Workload
+from advisor.search.budget import Budget
+from advisor.verdict.confirm import confirm
 from advisor.verdict.decide import decide
 from advisor.verdict.goals import with_goals
 from tests.study_help import trial
@@ -94,6 +96,65 @@ def test_a_search_gain_that_fresh_launches_do_not_show_is_not_recommended():
     verdict = verdict_of(trials, TWO)
     assert verdict.decision is Decision.KEEP_DEFAULTS
     assert [p.why for p in verdict.front if p.recommended] == ["fresh launches did not show that --a=1 is better"]
+
+
+def test_the_finalist_that_costs_nothing_wins_over_a_faster_one_that_does():
+    """Y trades, X does not: the leader is chosen by all objectives."""
+    y = {"--b": 1}
+    trials = study(110.0)
+    trials.append(launch(2, y, 130.0, 160.0))
+    trials += [launch(30 + number, y, 130.0 + number / 10, 160.0, phase="confirm", round=number) for number in range(3)]
+    verdict = verdict_of(trials, TWO)
+    assert verdict.decision is Decision.IMPROVED and verdict.winner == X
+    traded = next(item for item in verdict.finalists if item.candidate.settings == y)
+    assert traded.decision is Decision.KEEP_DEFAULTS and "a trade" in traded.reason
+
+
+def rounds_of(objective, tok_s, ttft_ms, jitter, seed=1):
+    """Pairs that the confirmation makes of one candidate, with launches that scatter."""
+    rng = random.Random(seed)
+    trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, tok_s, ttft_ms)]
+
+    def launched(candidate, number):
+        base = (100.0, 100.0) if candidate.is_baseline else (tok_s, ttft_ms)
+        values = [value * rng.gauss(1, jitter) for value in base]
+        trials.append(launch(len(trials), candidate.settings, *values, phase="confirm", round=number))
+
+    verdict = confirm(launched, lambda: trials, objective, Budget(1e9))
+    return verdict.launches, verdict
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rounds_go_on_while_a_further_objective_is_open(seed):
+    """The first objective is settled after three rounds; the second one gains 8% with launches that differ by 3%."""
+    alone, _ = rounds_of(Objective("output_tok_s"), 100.0, 92.0, 0.0001, seed)
+    noisy = random.Random(seed)
+    trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, 100.0, 92.0)]
+
+    def launched(candidate, number):
+        ttft = (100.0 if candidate.is_baseline else 92.0) * noisy.gauss(1, 0.03)
+        trials.append(launch(len(trials), candidate.settings, 100.0, ttft, phase="confirm", round=number))
+
+    verdict = confirm(launched, lambda: trials, TWO, Budget(1e9))
+    assert alone == 3 and (verdict.launches > 3 or verdict.decision is Decision.IMPROVED)
+
+
+def test_a_loss_that_is_not_clear_yet_gets_more_rounds_before_a_gain_wins():
+    costs = [80.0, 118.0, 104.0, *[106.0, 107.0, 105.0] * 3]  # TTFT of the candidate, against 100
+    trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, 130.0, 106.0)]
+
+    def launched(candidate, number):
+        values = (100.0, 100.0) if candidate.is_baseline else (130.0, costs[number] + 3)
+        trials.append(launch(len(trials), candidate.settings, *values, phase="confirm", round=number))
+
+    assert confirm(launched, lambda: trials, Objective("output_tok_s"), Budget(1e9)).launches == 3
+    del trials[2:]
+    assert confirm(launched, lambda: trials, TWO, Budget(1e9)).launches > 3
+
+
+def test_a_sure_loss_in_the_first_objective_ends_the_rounds():
+    made, verdict = rounds_of(TWO, 80.0, 60.0, 0.002)
+    assert made == 3 and verdict.decision is Decision.KEEP_DEFAULTS
 
 
 def test_one_objective_is_left_alone():

@@ -6,8 +6,10 @@ import dataclasses
 
 import pytest
 
-from advisor.records import Candidate, Decision, GateResult, Interval, Outcome, QualityScore, Verdict
-from advisor.verdict.proof import proof_trial, proven, remarks, steps
+from advisor.records import Candidate, Decision, GateResult, Interval, Objective, Outcome, QualityScore, Verdict
+from advisor.verdict.decide import decide
+from advisor.verdict.finalists import choose
+from advisor.verdict.proof import proof_trial, proven, remarks, steps, unproven
 from tests.study_help import sample, trial
 
 FAST = {"FAKE_SPEED": "300"}
@@ -109,3 +111,75 @@ def test_processes_that_a_server_leaves_behind_count_where_the_default_leaves_no
     verdict = proven(IMPROVED, launches, 0.01)
     assert (verdict.decision is Decision.KEEP_DEFAULTS) == loses
     assert not loses or f"left processes behind at {theirs} of 5 stops, which had to be killed: {left[0]}" in verdict.reason
+
+
+# ---------------------------------------------------------------- who comes next
+
+NEXT = {"FAKE_SPEED": "290"}
+THROUGHPUT = Objective()
+
+
+def confirmed(fast=110.0, next_best=109.0):
+    """A search of two candidates and three rounds of fresh launches of both beside the default's 100 tok/s."""
+    made = [trial(0, {}, 100.0, "baseline"), trial(1, FAST, fast), trial(2, NEXT, next_best)]
+    for number in range(3):
+        for settings, value in (({}, 100.0), (FAST, fast), (NEXT, next_best)):
+            made.append(trial(len(made), settings, value + number / 10, "confirm", round=number))
+    return made
+
+
+DIED = soak(outcome=Outcome.CRASHED, reason="the engine died")
+
+
+def test_the_next_finalist_wins_where_the_first_lost_its_proof_and_both_are_told():
+    assert decide(confirmed(), THROUGHPUT).winner == WINNER
+    verdict = decide([*confirmed(), DIED], THROUGHPUT)
+    assert (verdict.decision, verdict.winner.settings) == (Decision.IMPROVED, NEXT)
+    assert verdict.reason.startswith("FAKE_SPEED=290 gave +9.0%")
+    assert verdict.reason.endswith(
+        "; FAKE_SPEED=300 gave +10.0% but did not stand the load that went on: crashed: the engine died"
+    )
+    assert [(item.candidate.settings, item.decision, bool(item.failed)) for item in verdict.finalists] == [
+        (NEXT, Decision.IMPROVED, False), (FAST, Decision.KEEP_DEFAULTS, True),
+    ]  # fmt: skip
+
+
+def test_the_next_finalist_has_a_proof_of_its_own():
+    trials = [*confirmed(), DIED]
+    verdict = decide(trials, THROUGHPUT)
+    assert steps(verdict, trials, evaluates=False) == [("soak", Candidate(NEXT)), ("restart", Candidate(NEXT))]
+    assert "no time for the proof of FAKE_SPEED=290" in unproven(verdict).reason
+    assert (unproven(verdict).decision, unproven(verdict).winner) == (Decision.INCONCLUSIVE, Candidate())
+
+
+def test_the_default_stays_where_nothing_else_is_better():
+    verdict = decide([*confirmed(next_best=100.0), DIED], THROUGHPUT)
+    assert (verdict.decision, verdict.winner) == (Decision.KEEP_DEFAULTS, Candidate())
+    assert "the best candidate, FAKE_SPEED=290, gave" in verdict.reason and "FAKE_SPEED=300 gave +10.0% but" in verdict.reason
+
+
+def test_a_candidate_that_lost_its_proof_is_no_finalist_any_more():
+    assert [item.settings for item in choose(confirmed(), THROUGHPUT)] == [FAST, NEXT]
+    assert [item.settings for item in choose([*confirmed(), DIED], THROUGHPUT)] == [NEXT]
+
+
+def test_output_that_nobody_could_judge_leaves_the_verdict_open():
+    blind = soak(100.0, gate=GateResult(passed=None))
+    verdict = decide([*confirmed(next_best=100.0), blind], THROUGHPUT)
+    assert verdict.decision is Decision.INCONCLUSIVE and "its output could not be judged" in verdict.reason
+    assert decide([*confirmed(), blind], THROUGHPUT).winner.settings == NEXT
+
+
+def test_the_tolerance_of_the_quality_command_decides_who_lost():
+    evaluated = dataclasses.replace(trial(20, {}, 90.0, phase="quality"), quality=QualityScore(0.8))
+    trials = [*confirmed(), evaluated, soak(100.0, quality=QualityScore(0.7))]
+    assert decide(trials, THROUGHPUT, tolerance=0.01).winner.settings == NEXT
+    assert decide(trials, THROUGHPUT, tolerance=0.2).winner.settings == FAST
+
+
+def test_a_better_candidate_that_the_budget_left_no_launches_for_is_named():
+    only_first = [item for item in confirmed() if item.phase != "confirm" or item.candidate.settings != NEXT]
+    verdict = decide([*only_first, DIED], THROUGHPUT)
+    assert verdict.decision is Decision.KEEP_DEFAULTS
+    assert verdict.reason.endswith("; the budget left no time to launch FAKE_SPEED=290 afresh")
+    assert "no time" not in decide(only_first, THROUGHPUT).reason

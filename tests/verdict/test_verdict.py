@@ -245,6 +245,77 @@ def test_a_study_stopped_anywhere_goes_on_to_the_same_launches():
         assert part.made() == [*whole.made()[:stop], ("default", 0), *whole.made()[stop:]]
 
 
+# ---------------------------------------------------------------- pairs are of one sitting
+
+
+def rounds(launches):
+    """round -> labels, in the order of the launches"""
+    found = {}
+    for label, number in launches.made():
+        found.setdefault(number, []).append(label)
+    return found
+
+
+def test_a_challenger_of_another_day_is_compared_with_baselines_of_its_own_day():
+    launches = Launches([trial(1, {"--a": 1}, 130.0)])
+    launches.confirm()
+    yesterday = len(launches.made())
+    launches.done.append(trial(len(launches.done), {"--c": 1}, 150.0))
+    since = len(launches.done)
+    confirm(launches, lambda: launches.done, THROUGHPUT, PLENTY, since)
+    assert launches.made()[yesterday:] == [
+        ("--c=1", 3), ("default", 3), ("default", 4), ("--c=1", 4), ("--c=1", 5), ("default", 5),
+    ]  # fmt: skip
+
+
+def test_so_is_one_that_a_longer_search_finds_in_the_same_sitting():
+    launches = Launches([trial(1, {"--a": 1}, 130.0)])
+    launches.confirm()
+    launches.done.append(trial(len(launches.done), {"--c": 1}, 150.0))
+    verdict = launches.confirm()
+    assert verdict.challenger == OTHER and verdict.launches == 3
+    assert set(rounds(launches)) == set(range(6))
+    assert all(sorted(rounds(launches)[number]) == ["--c=1", "default"] for number in (3, 4, 5))
+
+
+@pytest.mark.parametrize("stop", range(1, 6))
+def test_a_round_that_a_night_divides_is_launched_anew(stop):
+    launches = Launches([trial(1, {"--a": 1}, 130.0)])
+    for _ in range(stop):
+        launches(*next_launch(launches.done, THROUGHPUT, PLENTY))
+    since = len(launches.done)
+    verdict = confirm(launches, lambda: launches.done, THROUGHPUT, PLENTY, since)
+    assert verdict.launches == 3
+    whole = [number for number, labels in rounds(launches).items() if len(labels) == 2]
+    assert len(whole) == 3 and len(launches.made()) == 6 + stop % 2
+    for number in whole:
+        made = [item.number for item in launches.done if item.round == number]
+        assert made[1] - made[0] == 1 and (made[0] >= since) == (made[1] >= since)
+
+
+def test_a_finished_study_launches_nothing_on_another_day():
+    launches = Launches([trial(1, {"--a": 1}, 130.0), trial(2, {"--c": 1}, 129.0)])
+    verdict = launches.confirm()
+    assert next_launch(launches.done, THROUGHPUT, PLENTY, since=len(launches.done)) is None
+    assert confirm(launches, lambda: launches.done, THROUGHPUT, PLENTY, len(launches.done)) == verdict
+
+
+def test_who_takes_the_place_of_a_winner_that_lost_its_proof_has_to_fit_into_the_budget():
+    def after_the_proof(budget):
+        launches = Launches([trial(1, {"--a": 1}, 130.0), trial(2, {"--a": 2}, 120.0)])
+        launches.confirm()
+        soaked = trial(len(launches.done), {"--a": 1}, None, "soak", Outcome.CRASHED, "died")
+        launches.done.append(soaked)
+        verdict = launches.confirm(budget)
+        return verdict, launches.made()[6:]
+
+    verdict, made = after_the_proof(PLENTY)
+    assert verdict.winner.settings == {"--a": 2} and len(made) == 6 and {number for _, number in made} == {3, 4, 5}
+    verdict, made = after_the_proof(Budget(60.0 * (10 + 5)))  # six launches do not fit
+    assert verdict.decision is Decision.KEEP_DEFAULTS and made == []
+    assert "the budget left no time to launch --a=2 afresh" in verdict.reason
+
+
 def test_the_next_best_gets_its_turn_when_the_best_fails_afresh():
     launches = Launches([trial(1, {"--a": 1}, 150.0), trial(2, {"--a": 2}, 120.0)], broken=["--a=1"])
     verdict = launches.confirm()
