@@ -23,9 +23,10 @@ from advisor.space.candidates import SearchSpace, first_candidates
 from advisor.study import setup
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.failures import feasibility
-from advisor.study.launches import Launches, how_to_continue, search_goes_on
+from advisor.study.launches import Launches, baseline_trial, how_to_continue, search_goes_on
 from advisor.study.proof import prove
 from advisor.study.sitting import first_of_sitting
+from advisor.study.spaces import Spaces
 from advisor.verdict.confirm import confirm
 from advisor.verdict.disturbed import with_disturbances
 from advisor.verdict.goals import with_goals
@@ -52,19 +53,19 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         mirror = setup.storage_mirror(request, facts)
         study = stack.enter_context(setup.open_study(request, facts, progress))
         client = stack.enter_context(setup.client(request, facts, study))  # imports vLLM while candidates are resolved
-        space = setup.space(request, facts, resolution, progress)
+        spaces = Spaces(request, facts, study.folder, resolution, progress)
+        space = spaces.of(baseline_trial(study.trials))
         setup.check_not_empty(space)
-        resolution.close()
         runner = setup.runner(request, facts, study, client, progress.waiting)
         launch = Launches(request, study, space, runner, progress, mirror)
-        verdict = _measure(request, facts, study, space, launch, progress)
-        result = _result(request, facts, study, space, verdict)
+        verdict = _measure(request, facts, study, spaces, launch, progress)
+        result = _result(request, facts, study, launch.space, verdict)
         write_profile(path, build_profile(result))
         return TuneAnswer(result, path, study.folder)
 
 
 def _measure(
-    request: TuneRequest, facts: Facts, study: Study, space: SearchSpace, launch: Launches, progress: Progress
+    request: TuneRequest, facts: Facts, study: Study, spaces: Spaces, launch: Launches, progress: Progress
 ) -> Verdict:
     """Baseline, search, confirmation: whatever the journal does not hold yet."""
     objective, budget = request.objective, request.budget
@@ -72,9 +73,10 @@ def _measure(
         progress.stage("baseline: what is served today")
         for note in setup.goal_notes(request, launch.baseline()):
             progress.note(note)
+        launch.take(spaces.of(launch.baseline()))
         if search_goes_on(budget, study.trials, objective):
             progress.stage("search")
-            sampler = Sampler(space, objective, request.seed, feasibility(request, facts, study))
+            sampler = Sampler(launch.space, objective, request.seed, feasibility(request, facts, study))
             reason = search(
                 lambda candidate: launch("search", candidate),
                 sampler, budget, objective, launch.done, progress.note, request.retry_failed,
@@ -111,7 +113,7 @@ def plan(request: TuneRequest, progress: Progress) -> Plan:
     """Inspect and resolve as `tune` does, and stop before anything is launched or written."""
     with Resolution(request.engine_python, request.model, request.serve_env) as resolution:
         facts = setup.inspect(request, progress)
-        space = setup.space(request, facts, resolution, progress)
+        space = Spaces(request, facts, request.runs, resolution, progress).of()
     order = {item.key: item for item in (Candidate(), *first_candidates(space), *space.candidates)}
     commands = tuple((item, _command(request, facts, item)) for item in order.values())
     return Plan(facts, commands, space.rejections)

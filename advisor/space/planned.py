@@ -12,6 +12,12 @@ from advisor.space.choices import Limits, SettingChoices
 SETTING = "cudagraph_capture_sizes"
 
 
+def searches_named_lists(settings: Sequence[SettingChoices], workload: Workload, limits: Limits) -> bool:
+    """Whether there are named lists that planned ones would take the place of."""
+    named = _named(workload, limits)
+    return any(choice.name == SETTING and not named.isdisjoint(choice.values) for choice in settings)
+
+
 def with_planned_lists(
     settings: Sequence[SettingChoices], lists: Sequence[Sequence[int]], workload: Workload, limits: Limits
 ) -> tuple[SettingChoices, ...]:
@@ -22,9 +28,13 @@ def with_planned_lists(
     planned = tuple(tuple(sizes) for sizes in lists)
     if not planned:
         return tuple(settings)
-    load = workload.concurrency or limits.max_num_seqs
-    named = {tuple(named_list(name, load, limits.max_num_seqs, limits.max_num_batched_tokens)) for name in NAMES}
+    named = _named(workload, limits)
     return tuple(_planned(choice, planned, named) if choice.name == SETTING else choice for choice in settings)
+
+
+def _named(workload: Workload, limits: Limits) -> set[tuple[int, ...]]:
+    load = workload.concurrency or limits.max_num_seqs
+    return {tuple(named_list(name, load, limits.max_num_seqs, limits.max_num_batched_tokens)) for name in NAMES}
 
 
 def _planned(

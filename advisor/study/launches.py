@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from advisor.engine.agreement import KEPT
 from advisor.errors import Interrupted, LaunchesFailed
@@ -16,8 +17,9 @@ from advisor.request import TuneRequest
 from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted
 from advisor.search.budget import Budget
+from advisor.search.racing import race_for, slice_seeds, slice_waves
 from advisor.search.sampler import StorageMirror
-from advisor.search.scores import score, scores, slo_violation
+from advisor.search.scores import score, slo_violation, told_scores
 from advisor.space.candidates import SearchSpace
 from advisor.study.setup import random_weights
 from advisor.verdict.confirm import seeds
@@ -40,11 +42,11 @@ class Launches:
         mirror: StorageMirror | None,
     ):
         self._samples, self._objective = request.samples, request.objective
+        self._measure_all = request.measure_all
         self._soak_s, self._random_weights = request.budget.soak_s, random_weights(request)
         self._study, self._space, self._runner = study, space, runner
         self._progress, self._mirror = progress, mirror
-        for trial in study.trials:
-            self._copy(trial)
+        self._mirrored: StorageMirror | None = None  # the mirror, once the space is the search's
 
     def __call__(self, phase: str, candidate: Candidate, number: int = 0) -> Trial:
         """Launch, measure, journal. Raises Interrupted after Ctrl-C, when the server has ended and the trial is written."""
@@ -69,6 +71,17 @@ class Launches:
         """The study's."""
         return self._study.folder
 
+    @property
+    def space(self) -> SearchSpace:
+        """What candidates are resolved and mirrored by."""
+        return self._space
+
+    def take(self, space: SearchSpace) -> None:
+        """The space of the search: planned lists may have joined it. Only now does a mirror know which values there are."""
+        self._space, self._mirrored = space, self._mirror
+        for trial in self.done():
+            self._copy(trial)
+
     def done(self) -> Sequence[Trial]:
         """All trials of the study so far, earlier sessions included."""
         return self._study.trials
@@ -91,16 +104,27 @@ class Launches:
             caches=CACHES.get(phase, "study"),
             soak_s=self._soak_s if phase == SOAK else 0.0,
             evaluate=phase in (SOAK, QUALITY),
+            **({} if self._measure_all else self._race(phase)),
         )
 
+    def _race(self, phase: str) -> dict[str, Any]:
+        """What lets a launch of the search end before it is measured in full. The default takes the same slices; it goes on."""
+        race = race_for(self.done(), self._objective, self._samples) if phase == "search" else None
+        return {
+            "race": race,
+            "slice_seeds": slice_seeds(phase, self.done(), self._objective),
+            "slice_waves": slice_waves(self._objective),
+        }
+
     def _copy(self, trial: Trial) -> None:
-        if self._mirror:
-            attributes = {"phase": trial.phase, "outcome": trial.outcome.value, "reason": trial.reason}
-            self._mirror.add(
+        if self._mirrored:
+            reason = f"dropped {trial.dropped.reason}" if trial.ok and trial.dropped else trial.reason
+            attributes = {"phase": trial.phase, "outcome": trial.outcome.value, "reason": reason}
+            self._mirrored.add(
                 self._space.settings,
                 trial.number,
                 trial.candidate,
-                scores(trial, self._objective),
+                told_scores(trial, self._objective),
                 attributes,
                 slo_violation(trial, self._objective),
             )

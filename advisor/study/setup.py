@@ -1,4 +1,4 @@
-"""What stands before the first launch: facts, the study's folder, the space, the benchmark client."""
+"""What stands before the first launch: facts, the study's folder, the benchmark client. The space: study/spaces.py."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from advisor.engine.options import parse_options
-from advisor.engine.render import changes, check_version, fixed_by, serve_arguments
-from advisor.errors import InputError, LaunchesFailed
+from advisor.engine.render import check_version
+from advisor.errors import InputError
 from advisor.inspection.inspect_all import inspect_all
-from advisor.inspection.resolution import Resolution
 from advisor.journal import Study
+from advisor.launch.warm import WarmLauncher
+from advisor.launch.warm_choice import COLD
 from advisor.measure import taints
 from advisor.measure.client import BenchClient
 from advisor.measure.load_search import told
@@ -20,14 +21,14 @@ from advisor.measure.plan import known_prompts, plan_of
 from advisor.measure.saturation import load_note
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
-from advisor.records import Active, Candidate, Facts, Trial
+from advisor.records import Active, Facts, SamplingPlan, Trial
 from advisor.request import TuneRequest
 from advisor.runner.base import Earlier
 from advisor.runner.real import RealRunner
 from advisor.search.sampler import StorageMirror
 from advisor.search.scores import slo_breaches
 from advisor.serving_profile.store import check_writable, file_name, profile_path
-from advisor.space.candidates import Limits, SearchSpace, build_space, concrete_settings
+from advisor.space.candidates import SearchSpace
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.target_process import dropped_variables
 
@@ -111,33 +112,6 @@ def space_spec(request: TuneRequest, facts: Facts) -> SpaceSpec:
     return request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
 
 
-def _resolve(request: TuneRequest, candidate: Candidate, version: str, resolution: Resolution) -> dict:
-    """What the installed vLLM makes of a candidate; not ok where its version has no words for it."""
-    try:
-        arguments, env = serve_arguments(request.serve_args, candidate, version), changes(candidate, version)[1]
-    except InputError as error:
-        return {"ok": False, "error": error.problem}
-    return resolution.resolve(arguments, env)
-
-
-def space(request: TuneRequest, facts: Facts, resolution: Resolution, progress: Progress) -> SearchSpace:
-    """The distinct legal candidates, as the installed vLLM resolves them."""
-    progress.stage("space: candidates that this vLLM accepts, each resolved once")
-    fixed = fixed_by(parse_options(request.serve_args), request.serve_env, facts.engine.vllm_version)
-
-    def resolve(candidates: Sequence[Candidate]) -> list[dict]:
-        return [_resolve(request, item, facts.engine.vllm_version, resolution) for item in candidates]
-
-    baseline = resolve([Candidate()])[0]
-    if not baseline["ok"]:
-        raise LaunchesFailed(f"vLLM refuses the baseline: {baseline['error']}", "mend --serve-args or --env")
-    limits = Limits.of(baseline["resolved"])
-    settings = concrete_settings(space_spec(request, facts), facts.engine, facts.gpu, request.workload, limits, fixed)
-    built = build_space(settings, facts.engine, resolve, gpu=facts.gpu, model=facts.model)
-    progress.note(built.told)
-    return built
-
-
 def check_not_empty(space: SearchSpace) -> None:
     """A tune that can only find what it began with would cost seven launches and tell nothing."""
     if space.candidates:
@@ -178,17 +152,36 @@ def goal_notes(request: TuneRequest, baseline: Trial) -> list[str]:
 
 
 def runner(
-    request: TuneRequest, facts: Facts, study: Study, bench: BenchClient, waiting: Callable[[str, float], None]
+    request: TuneRequest,
+    facts: Facts,
+    study: Study,
+    bench: BenchClient,
+    waiting: Callable[[str, float], None],
+    plan: SamplingPlan | None = None,
 ) -> RealRunner:
-    """Real launches on this machine, in the study's folder."""
+    """Real launches on this machine, in the study's folder. `plan`: one that the baseline need not decide any more."""
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
-        request.client_processes, request.objective, _earlier(study.trials), judge_machine=taints.judge,
+        request.client_processes, request.objective, _earlier(study.trials, plan), judge_machine=taints.judge,
         evaluation=request.quality_command, evaluation_timeout_s=request.quality_timeout_s,
+        warm=_warm_launcher(request, facts, study, waiting),
     )  # fmt: skip
 
 
-def _earlier(trials: Sequence[Trial]) -> Earlier:
+def _warm_launcher(
+    request: TuneRequest, facts: Facts, study: Study, waiting: Callable[[str, float], None]
+) -> WarmLauncher | None:
+    """None where baseline and search are launched cold: as wished, for a start's own sake, or as the baseline was."""
+    baseline = next((trial for trial in study.trials if trial.phase == "baseline" and trial.ok), None)
+    wanted = baseline.launcher if baseline else request.launcher
+    if wanted == COLD or "start_s" in request.objective.metrics:
+        return None
+    python, log = facts.engine.python, study.folder / "launcher.log"
+    model, kind, env = facts.model.architecture, facts.gpu.kind, request.serve_env
+    return WarmLauncher(python, model, kind, env, log.resolve(), lambda what: waiting(what, 0.0))
+
+
+def _earlier(trials: Sequence[Trial], plan: SamplingPlan | None = None) -> Earlier:
     baseline = next((trial for trial in trials if trial.phase == "baseline" and trial.ok), None)
     default = baseline.active if baseline else Active()
-    return Earlier(plan_of(trials), taints.reference(trials), default, known_prompts(trials))
+    return Earlier(plan or plan_of(trials), taints.reference(trials), default, known_prompts(trials))
