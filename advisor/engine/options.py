@@ -18,6 +18,7 @@ from advisor.errors import InputError
 # Options whose value is a dictionary; `-cc.mode=NONE` and `--compilation-config.mode NONE` both set one key of it.
 _CONFIG_FLAGS = {
     "-cc": "--compilation-config",
+    "-O": "--compilation-config",  # with a dotted key, until 0.12; without one it is the level
     "--compilation-config": "--compilation-config",
     "-ac": "--attention-config",
     "--attention-config": "--attention-config",
@@ -26,6 +27,9 @@ _SHORT_FLAGS = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
     "-dp": "--data-parallel-size",
+    "-dcp": "--decode-context-parallel-size",
+    "-pcp": "--prefill-context-parallel-size",
+    "-ep": "--enable-expert-parallel",
     "-q": "--quantization",
 }
 # Flags that set a field of the compilation config: vLLM refuses one field given in both places, so there is one place.
@@ -92,7 +96,7 @@ def parse_options(tokens: Iterable[str]) -> ServeOptions:
     spelled: dict[str, str] = {}
     for position, name, arguments in _grouped(list(tokens)):
         config, dot, key = name.partition(".")
-        if config in _CONFIG_FLAGS:
+        if config in _CONFIG_FLAGS and (dot or config != "-O"):
             option = _CONFIG_FLAGS[config]
             form = f"{config}." if dot else "JSON"
             if spelled.setdefault(option, form) != form:

@@ -13,7 +13,7 @@ from advisor.engine.options import COMPILATION, ServeOptions, parse_options
 from advisor.engine.versions import NEWEST, OLDEST, version_text
 from advisor.engine.writing.spelling import Spelling, is_environment, spell
 from advisor.engine.writing.spelling_table import OPTIMIZATION, SAME_AS, SAME_KEYS, TABLE
-from advisor.errors import EnvironmentMismatch
+from advisor.errors import EnvironmentMismatch, InputError
 from advisor.records import Candidate, Command
 
 SETTINGS = tuple(TABLE)
@@ -103,6 +103,11 @@ def _parsed(serve_args: tuple[str, ...], version: str | None) -> ServeOptions:
     level = options.values.get(OPTIMIZATION)
     if version is None or version_tuple(version) >= (0, 12) or not str(level).isdigit():
         return options
+    if any(re.match(r"(-cc|--compilation[-_]config)(=|$)", token) for token in serve_args):
+        raise InputError(
+            f"--serve-args: vLLM {version} reads -O{level} as a key of {COMPILATION} and drops its JSON",
+            f'give the level as a key of that: "level": {level}',
+        )
     return options.with_changes({OPTIMIZATION: None, COMPILATION: {"level": int(str(level))}})
 
 

@@ -49,6 +49,8 @@ def passes(**switches):
     return ["--compilation-config", json.dumps({"pass_config": switches})]
 
 
+FLASHINFER = ["--attention-backend", "FLASHINFER", "-tp", "2", "-dcp", "2"]
+EAGLE = ["--speculative-config", json.dumps({"method": "eagle3", "model": "x/y", "num_speculative_tokens": 3})]
 SPREAD = ["--data-parallel-size", "2"]
 ROWS = [
     # config/vllm.py `__post_init__`, "Pooling models do not support full cudagraphs", from 0.11.2.
@@ -100,6 +102,9 @@ ROWS = [
     # `_cudagraph_support` of mamba_attn.py and gdn_attn.py: no mixed batches, as with a backend that cannot hold them.
     ((0, 26, 0), ["-cc.cudagraph_mode=FULL"], JAMBA, "FULL_AND_PIECEWISE", "rewrite:backend-support"),
     ((0, 26, 0), ["-cc.cudagraph_mode=FULL"], NEXT, "FULL_AND_PIECEWISE", "rewrite:backend-support"),
+    # `get_cudagraph_support` of flashinfer.py from 0.28.0: one token a sequence with decode context ranks, so no drafts.
+    ((0, 30, 0), [*FLASHINFER[:2], *EAGLE], LLAMA, "FULL_AND_PIECEWISE", "default"),
+    ((0, 30, 0), [*FLASHINFER, *EAGLE], LLAMA, "PIECEWISE", "rewrite:backend-support"),
     # models/config.py `MambaModelConfig` of 0.10.2: decode graphs by default, where others have piecewise ones.
     ((0, 10, 2), [], JAMBA, "FULL_AND_PIECEWISE", "recurrent-layers"),
     ((0, 10, 2), ["-O.cudagraph_mode=PIECEWISE"], JAMBA, "PIECEWISE", "flag"),
@@ -217,6 +222,21 @@ def test_a_prompt_that_fits_no_batch_is_refused():
         assert "batched-tokens-below-length" in {one.code for one in found.findings} and found.values["refused"]
     assert not resolve((0, 26, 0), words[1:]).values["refused"]
     assert not resolve((0, 26, 0), [*words[:-1], "2048"]).values["refused"]
+
+
+def test_batches_that_are_cut_up_need_kernels_that_can():
+    """`VllmConfig.__post_init__`, "Microbatching currently only supports"."""
+
+    def refused(version, words, env=None):
+        return "dbo-needs-deepep" in {one.code for one in resolve(version, words, MOE, env).findings}
+
+    assert refused((0, 26, 0), ["--enable-dbo"]) and refused((0, 14, 1), ["--ubatch-size", "2"])
+    assert not refused((0, 26, 0), ["--ubatch-size", "0"]) and not refused((0, 26, 0), ["--no-enable-dbo"])
+    for backend, version, wrong in [
+        ("deepep_low_latency", (0, 11, 2), False), ("nixl_ep", (0, 24, 0), False), ("allgather_reducescatter", (0, 24, 0), True),
+    ]:  # fmt: skip
+        assert refused(version, ["--enable-dbo", "--all2all-backend", backend]) is wrong
+    assert not refused((0, 11, 0), ["--enable-dbo"], {"VLLM_ALL2ALL_BACKEND": "deepep_low_latency"})
 
 
 # ---------------------------------------------------------------- what a model is

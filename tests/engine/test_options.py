@@ -66,3 +66,15 @@ def test_changes_merge_into_one_compilation_config():
 def test_argv_is_parsed_back_to_the_same_options():
     options = parse_options(split_serve_args("--a b --c --no-d --e 1 2 -cc.x.y=3"))
     assert parse_options(options.argv()).values == options.values
+
+
+def test_dotted_keys_of_the_level_option_are_keys_of_the_compilation_config():
+    """`-O.key`, which vLLM reads as `-cc.key` until 0.12: beside JSON of our own one of the two would be lost."""
+    assert parse_options("-O.cudagraph_mode=FULL -O.mode 3".split()).values == {
+        "--compilation-config": {"cudagraph_mode": "FULL", "mode": 3}
+    }
+    assert parse_options(["-O", "3", "-dcp", "2"]).values == {
+        "--optimization-level": "3", "--decode-context-parallel-size": "2",
+    }  # fmt: skip
+    with pytest.raises(InputError, match="mixes two spellings"):
+        parse_options(["-O.mode=3", "--compilation-config", "{}"])

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.engine.options import parse_options
 from advisor.engine.render import check_version, fixed_by, is_setting, serve_command
-from advisor.errors import EnvironmentMismatch
+from advisor.errors import EnvironmentMismatch, InputError
 from advisor.records import Candidate
 
 
@@ -107,3 +107,13 @@ def test_fusion_passes_share_one_dictionary_with_the_persons_own():
 )
 def test_nested_keys_fix_their_setting(words, fixed):
     assert fixed in fixed_by(parse_options(words), {})
+
+
+def test_a_level_that_drops_the_persons_json_is_refused_by_name():
+    """Before 0.12 `-O3` counts as a dotted key, which replaces JSON: a candidate that merged both would compare with another default."""
+    both = ("-O3", "--compilation-config", '{"cudagraph_capture_sizes": [1, 2]}')
+    eager = Candidate({"enforce_eager": True})
+    with pytest.raises(InputError, match=r"vLLM 0\.10\.2 reads -O3 as a key of .* and drops its JSON"):
+        serve_command("py", "m", both, {}, eager, "0.10.2")
+    assert "--optimization-level" in serve_command("py", "m", both, {}, eager, "0.12.0").argv
+    assert "--enforce-eager" in serve_command("py", "m", ("-O3", "--cudagraph-capture-sizes", "1"), {}, eager, "0.11.2").argv

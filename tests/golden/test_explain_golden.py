@@ -63,6 +63,8 @@ CODES = [
     "warmups-always-reset",
     "graphs-on-cpu",
     "batched-tokens-below-seqs",
+    "batched-tokens-below-length",
+    "dbo-needs-deepep",
     "cascade-removed",
     "short-o-dotted-removed",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 from advisor.engine.options import ATTENTION, COMPILATION
 from advisor.engine.reading.argument_parser import Given
 from advisor.engine.reading.flexible_words import LEVEL_IS_OPTION_SINCE, Dotted
-from advisor.engine.reading.option_tables import config_keys, key_status, option_status
+from advisor.engine.reading.option_tables import config_keys, key_status, option_status, unabbreviated
 from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
 from advisor.engine.versions import version_text
 from advisor.records import Finding
@@ -119,6 +119,9 @@ def _single_quoted(text: str) -> Any:
 def from_dotted(dotted: Dotted, version: Version) -> JsonValue | None:
     """The value that the dotted keys of one spelling make; None for an option that does not exist."""
     status = option_status(dotted.spelling, version)
+    if not status.exists and dotted.spelling.startswith("--"):  # the JSON that it becomes is an ordinary argument of argparse
+        meant = {option_status(name, version).option for name in unabbreviated(dotted.spelling, version)}
+        status = option_status(meant.pop() or "", version) if len(meant) == 1 else status
     if not status.exists or status.option is None:
         return None
     origins = {word.origin for word in dotted.words}

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.engine.options import COMPILATION, ServeOptions
 from advisor.engine.rules.backend_table import Version
-from advisor.engine.rules.requested import SPECULATIVE, Reader
+from advisor.engine.rules.requested import SPECULATIVE, Problem, Reader
 from advisor.records import ModelFacts
 
 KV_TRANSFER = "--kv-transfer-config"
@@ -35,6 +35,7 @@ class Deployment:
     prefill_context_parallel: int = 1
     expert_parallel: bool = False
     all2all: str | None = None
+    overlapping: bool = False  # batches are cut up so that communication overlaps (--enable-dbo, --ubatch-size)
     pooling: bool = False
     encoder_decoder: bool = False
     experts: bool | None = None  # None: the model is not known
@@ -66,6 +67,7 @@ def read_deployment(
         prefill_context_parallel=reader.number("--prefill-context-parallel-size") or 1,
         expert_parallel=reader.switch("--enable-expert-parallel") is True,
         all2all=_all2all(reader.options, env, version),
+        overlapping=reader.switch("--enable-dbo") is True or (reader.number("--ubatch-size", zero=True) or 0) > 1,
         pooling=pools(reader.options, version, model),
         encoder_decoder=bool(model and model.encoder_decoder),
         experts=bool(model.experts) if model else None,
@@ -76,6 +78,16 @@ def read_deployment(
         dynamic_speculation=bool(reader.config(SPECULATIVE).get("num_speculative_tokens_per_batch_size")),
         sequence_parallel_from=least if isinstance(least, int) else None,
     )
+
+
+def batches_in_halves_refused(spread: Deployment, version: Version) -> Problem | None:
+    """`VllmConfig.__post_init__` asserts the kernels that can do it: from 0.11.0, nixl_ep among them from 0.24.0."""
+    able = ("deepep_low_latency", "deepep_high_throughput", *(("nixl_ep",) if version >= (0, 24, 0) else ()))
+    if not spread.overlapping or version < (0, 11, 0) or spread.all2all in able:
+        return None
+    given = spread.all2all or "the default"
+    message = f"vLLM refuses it: --enable-dbo needs {' or '.join(able)} as --all2all-backend, not {given}"
+    return Problem("dbo-needs-deepep", message, f"--all2all-backend {able[0]}")
 
 
 def pools(options: Mapping[str, Any], version: Version, model: ModelFacts | None) -> bool:

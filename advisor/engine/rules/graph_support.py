@@ -83,10 +83,16 @@ _STATES = since(((0, 10, 2), SINGLE_TOKEN), ((0, 17, 1), UNIFORM_BATCH))
 _RECURRENT = {
     "mamba": _STATES,
     "gated-delta": since(((0, 10, 2), UNIFORM_BATCH)),
-    "linear": since(((0, 10, 2), NEVER), ((0, 12, 0), SINGLE_TOKEN)),
+    "linear": since(((0, 10, 2), NEVER), ((0, 12, 0), SINGLE_TOKEN), ((0, 25, 1), UNIFORM_BATCH)),
     "short-conv": since(((0, 10, 2), NEVER), ((0, 11, 2), SINGLE_TOKEN), ((0, 17, 1), UNIFORM_BATCH)),
 }
 _LEAST_FIRST = (NEVER, SINGLE_TOKEN, UNIFORM_BATCH, ALWAYS)
+
+
+def with_context_parallel(support: str, backend: str | None, ranks: int, version: Version) -> str:
+    """From 0.28 on FLASHINFER's graphs hold one token a sequence where the cache is spread over decode context ranks."""
+    limited = ranks > 1 and version >= (0, 28, 0) and backend == "FLASHINFER"
+    return min(support, SINGLE_TOKEN, key=_LEAST_FIRST.index) if limited and support != UNKNOWN else support
 
 
 def with_recurrent(support: str, kind: str | None, version: Version) -> str:

@@ -123,9 +123,10 @@ class Reader:
             value = {"level": value}  # `--compilation-config 3` of 0.9
         return {**(value if isinstance(value, Mapping) else {}), **dotted}
 
-    def number(self, name: str, automatic: bool = False) -> int | None:
+    def number(self, name: str, automatic: bool = False, zero: bool = False) -> int | None:
+        """`automatic`: auto and -1 mean that vLLM decides; `zero`: 0 is allowed too."""
         value = self.options.get(name)
-        if value is None or (automatic and str(value) in ("auto", "-1")):
+        if value is None or (zero and str(value) == "0") or (automatic and str(value) in ("auto", "-1")):
             return None
         found = _whole(value)
         if found is None or found < 1:

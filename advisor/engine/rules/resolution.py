@@ -15,7 +15,7 @@ from advisor.engine.rules import legality, old_engine
 from advisor.engine.rules.backend_choice import Choice, Surroundings, asked_backend, checked_against
 from advisor.engine.rules.backend_table import Version
 from advisor.engine.rules.batch_defaults import BatchLimits, batch_limits, default_tier
-from advisor.engine.rules.deployment import Deployment, read_deployment
+from advisor.engine.rules.deployment import Deployment, batches_in_halves_refused, read_deployment
 from advisor.engine.rules.inert import inert_settings
 from advisor.engine.rules.model_runner import runner_v2
 from advisor.engine.rules.requested import Requested, read_request
@@ -56,13 +56,15 @@ def resolve_by_rules(
     spread = read_deployment(options, env, version, model)
     assume_model(model, asked, spread.pooling, notes)
     limits = _limits(asked, spread, env, version, machine, model, notes)
+    if machine.platform == "cuda" and (problem := batches_in_halves_refused(spread, version)):
+        notes.refuse(problem.code, problem.message, problem.fix)
     choice = _backend(options, env, version, asked, machine, model, notes)
     v2 = _runner(asked, env, version, machine, model)
     modes = resolved_modes(asked, spread, env, version, machine, model, v2, notes)
     if fallback:  # its own decode graphs are not among the modes of V1
         origins = dict.fromkeys(("compilation_mode", "cudagraph_mode"), "rewrite:old-engine")
         modes = replace(modes, compilation="NONE", graphs="NONE", origins={**modes.origins, **origins})
-    support, rewrite = runner_rewrite(asked, version, machine, model, choice, modes, notes)
+    support, rewrite = runner_rewrite(asked, spread, version, machine, model, choice, modes, notes)
     architecture = model.architecture if model else None
     parallel = sequence_parallel(asked, spread, version, machine, model)
     captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, parallel, architecture, notes)

@@ -21,7 +21,7 @@ from advisor.engine.rules.graph_modes import (
     rewritten_mode,
 )
 from advisor.engine.rules.graph_obstacles import Case, past_obstacles, sequence_parallel_on
-from advisor.engine.rules.graph_support import with_recurrent
+from advisor.engine.rules.graph_support import with_context_parallel, with_recurrent
 from advisor.engine.rules.requested import Requested
 from advisor.engine.rules.resolution_notes import Machine, Notes
 from advisor.records import Finding, ModelFacts
@@ -108,6 +108,7 @@ def _breakable(env: Mapping[str, str], version: Version, model: ModelFacts | Non
 
 def runner_rewrite(
     asked: Requested,
+    spread: Deployment,
     version: Version,
     machine: Machine,
     model: ModelFacts | None,
@@ -122,6 +123,7 @@ def runner_rewrite(
     support = UNKNOWN
     if choice.name is not None:
         support = legality.graph_support(choice.name, version, flash, machine.capability)
+        support = with_context_parallel(support, choice.name, spread.decode_context_parallel, version)
     if support == UNKNOWN and modes.graphs != NONE:
         notes.assumed.append(
             f"What graphs {choice.name or 'the backend'} can be captured in is not known: no rewriting is assumed."
