@@ -70,7 +70,7 @@ def test_argv_is_parsed_back_to_the_same_options():
 
 def test_dotted_keys_of_the_level_option_are_keys_of_the_compilation_config():
     """`-O.key`, which vLLM reads as `-cc.key` until 0.12: beside JSON of our own one of the two would be lost."""
-    assert parse_options("-O.cudagraph_mode=FULL -O.mode 3".split()).values == {
+    assert parse_options(["-O.cudagraph_mode=FULL", "-O.mode", "3"]).values == {
         "--compilation-config": {"cudagraph_mode": "FULL", "mode": 3}
     }
     assert parse_options(["-O", "3", "-dcp", "2"]).values == {

@@ -110,7 +110,7 @@ def test_nested_keys_fix_their_setting(words, fixed):
 
 
 def test_a_level_that_drops_the_persons_json_is_refused_by_name():
-    """Before 0.12 `-O3` counts as a dotted key, which replaces JSON: a candidate that merged both would compare with another default."""
+    """Before 0.12 `-O3` counts as a dotted key, which replaces JSON: the default would be another one."""
     both = ("-O3", "--compilation-config", '{"cudagraph_capture_sizes": [1, 2]}')
     eager = Candidate({"enforce_eager": True})
     with pytest.raises(InputError, match=r"vLLM 0\.10\.2 reads -O3 as a key of .* and drops its JSON"):
