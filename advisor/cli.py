@@ -164,13 +164,7 @@ def tune(
     measure_all: Annotated[
         bool, typer.Option("--measure-all", help="Measure every candidate in full, also those that cannot win any more.")
     ] = False,
-    launcher: Annotated[
-        str,
-        typer.Option(
-            help="How servers of baseline and search start: warm, forked from a process that has vLLM imported, or cold. "
-            "Whatever is reported comes from cold ones."
-        ),
-    ] = "warm",
+    launcher: options.Launcher = "warm",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
     plain: options.Plain = False,
 ) -> None:
@@ -244,6 +238,7 @@ def record(
     output: Annotated[
         Path | None, typer.Option(help="The grid's .jsonl file; default: benchmarks/recorded/MODEL-GPU-WORKLOAD.jsonl.")
     ] = None,
+    launcher: options.Launcher = "warm",
     engine_python: options.EnginePython = sys.executable,
     runs: options.Runs = Path("runs"),
 ) -> None:
@@ -266,7 +261,8 @@ def record(
     request = request_from_words(
         model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
         budget=budget, trials=None, confirm_launches=3, serve_args=serve_args, env=env or [], space=space, objective=None,
-        slo=slo, samples=samples, client_processes=client_processes, engine_python=engine_python, runs=runs,
+        slo=slo, samples=samples, client_processes=client_processes, launcher=launcher, engine_python=engine_python,
+        runs=runs,
     )  # fmt: skip
     wish = Wish(
         output, configs, launches, parse_shard(shard) if shard else None, num_prompts is not None,

@@ -30,6 +30,13 @@ ClientProcesses = Annotated[
     int | None,
     typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1),
 ]
+Launcher = Annotated[
+    str,
+    typer.Option(
+        help="How servers of baseline and search start: warm, forked from a process that has vLLM imported, or cold. "
+        "Whatever is reported comes from cold ones."
+    ),
+]
 EnginePython = Annotated[str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")]
 Runs = Annotated[Path, typer.Option(help="Folder for studies: logs, raw results, journal.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")]

@@ -41,6 +41,7 @@ def identity_of(request: TuneRequest, facts: Facts, clean: Scrubber) -> dict[str
         "env": clean.env(request.serve_env),
         "space": {name: {"values": setting.values, "when": setting.when} for name, setting in space.settings.items()},
         "samples": request.samples,
+        "launcher": request.launcher,
         "slo": ",".join(limit.label for limit in request.objective.slo) or None,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import statistics
 import time
 from collections import Counter
@@ -63,6 +64,7 @@ def record(request: TuneRequest, wish: Wish, progress: Progress) -> Answer:
     Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with every finished launch in the file.
     """
     begun = time.monotonic()
+    request = dataclasses.replace(request, measure_all=True)  # a launch that cannot win is what others are compared with
     with ends_are_told(request), termination_is_ctrl_c(), contextlib.ExitStack() as stack:
         parse_options(request.serve_args)
         resolution = Resolution(request.engine_python, request.model, request.serve_env)
@@ -83,6 +85,7 @@ def record(request: TuneRequest, wish: Wish, progress: Progress) -> Answer:
         )
         client = stack.enter_context(setup.client(request, facts, grid))
         runner = setup.runner(request, facts, grid, client, progress.waiting, plan)
+        stack.callback(runner.close)
         launch = Launches(request, grid, recorded_space(head), runner, progress, None)
         grid.begin_session(_session(request, wish, facts, clean))
         todo = Todo(part(head.candidates[: wish.configs], wish.shard or (0, 1)), wish.launches)
@@ -147,8 +150,7 @@ def expected_s(trials: Sequence[Trial]) -> float:
 
 def _session(request: TuneRequest, wish: Wish, facts: Facts, clean: Scrubber) -> Session:
     shard = f"{wish.shard[0]}/{wish.shard[1]}" if wish.shard else ""
-    launcher = str(getattr(request, "launcher", "cold"))
-    return Session(now(), clean.text(wish.command), usable_cores(), facts.gpu.count, launcher, shard)
+    return Session(now(), clean.text(wish.command), usable_cores(), facts.gpu.count, request.launcher, shard)
 
 
 def _plan(request: TuneRequest, wish: Wish, grids: Sequence[Recorded]) -> SamplingPlan | None:
