@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 from advisor.records import Candidate, Decision, Interval, Outcome, StudyResult, Trial, Verdict
 from advisor.report.plan import display
 from advisor.units import duration, number, percent
+from advisor.verdict.sequential import EACH
 
 _COSTS = 3
+_REASON = 400  # characters of the verdict's reason
 _UNITS = {
     "output_tok_s": "output tok/s",
     "input_tok_s": "input tok/s",
@@ -25,20 +28,26 @@ _UNITS = {
 def summary(result: StudyResult, profile: Path) -> list[str]:
     """Verdict, figures with their noise, start, output, command, profile, cost: seven lines at most, without markup."""
     lines = [headline(result.verdict), figures(result.verdict), starts(result), output(result)]
-    lines += [f"serve with: {display(result.tuned_command)}", f"profile: {profile}"]
-    return [*filter(None, lines), launches(result.trials, result.elapsed_s)]
+    lines += [f"serve with: {_served(result, profile)}", f"profile: {profile}"]
+    return [" ".join(line.splitlines()) for line in (*filter(None, lines), launches(result.trials, result.elapsed_s))]
+
+
+def _served(result: StudyResult, profile: Path) -> str:
+    """The command; one with a line break in it would not be one line that can be pasted."""
+    command = display(result.tuned_command)
+    return command if len(command.splitlines()) == 1 else f"what `advisor export {shlex.quote(str(profile))}` prints"
 
 
 def figures(verdict: Verdict) -> str:
     """Both sides on the objective, and what fresh launches of one configuration differ by."""
     metric = verdict.objective
-    if metric not in verdict.baseline or metric not in verdict.tuned:
-        return ""
-    sides = f"default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"
-    noise = "" if verdict.noise is None else f"; launches of the default differ by {verdict.noise:.1%}"
-    if noise and verdict.smallest_gain is not None:
-        noise += f", a gain of {verdict.smallest_gain:.1%} would have shown"
-    return f"{unit(metric)}: {sides}{noise}"
+    both = metric in verdict.baseline and metric in verdict.tuned
+    told = [f"default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"] if both else []
+    if verdict.noise is not None:
+        shown = verdict.smallest_gain
+        gain = f", a gain of {shown:.1%} would have shown" if shown is not None else ""
+        told.append(f"launches of the default differ by {verdict.noise:.1%}{gain}")
+    return f"{unit(metric)}: {'; '.join(told)}" if told else ""
 
 
 def starts(result: StudyResult) -> str:
@@ -97,18 +106,24 @@ def launches(trials: Sequence[Trial], elapsed_s: float) -> str:
 def headline(verdict: Verdict) -> str:
     """What was gained, with its uncertainty, in one line."""
     improved = verdict.decision is Decision.IMPROVED
+    reason = _cut(verdict.reason)
     if improved and (verdict.others or verdict.ratio is None or verdict.ratio.low <= 1):
         # By another objective, or by meeting the SLO: the reason names all figures.
-        return f"improved: {verdict.reason}{costs(verdict)}"
+        return f"improved: {reason}{costs(verdict)}"
     if improved and verdict.ratio:
         return (
             f"improved: {verdict.winner.label} gives {percent(verdict.ratio.value)} {unit(verdict.objective)} over the default "
             f"(95% interval {percent(verdict.ratio.low)} to {percent(verdict.ratio.high)}, "
-            f"{verdict.launches} fresh launches each){costs(verdict)}"
+            f"{verdict.launches} {EACH}{costs(verdict)}{_cut(verdict.reason.partition(EACH)[2])}"
         )
     if verdict.decision is Decision.KEEP_DEFAULTS:
-        return f"keep-defaults: {verdict.reason}"
-    return f"inconclusive, so keep the defaults for now: {verdict.reason}"
+        return f"keep-defaults: {reason}"
+    return f"inconclusive, so keep the defaults for now: {reason}"
+
+
+def _cut(reason: str) -> str:
+    """What fits a line that is read; the profile has all of it."""
+    return reason if len(reason) <= _REASON else f"{reason[:_REASON].rsplit(' ', 1)[0]} ... (decision.reason in the profile)"
 
 
 def costs(verdict: Verdict) -> str:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from advisor.errors import LaunchesFailed
 from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verdict
 from advisor.search.budget import Budget, typical_cost_s
+from advisor.search.common_failure import failures_in_a_row
 from advisor.verdict.decide import MIN_GAIN, Standing, decide, standings
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, fresh, launched, tried
 from advisor.verdict.proof import loss
 from advisor.verdict.quality import TOLERANCE
 
+DEFAULT_FAILURES = 3  # fresh launches of the default in a row, for one cause
 PROOF_SEEDS = {"soak": 100_000, "restart": 200_000, "quality": 300_000}
 
 # launch(candidate, round) -> the trial, already in the journal
@@ -34,11 +37,24 @@ def confirm(
 ) -> Verdict:
     """Launch what is missing and decide. Launches that an earlier session made are taken as they are.
 
+    Raises LaunchesFailed where one cause fails the default's fresh launches in a row: nothing can be compared with it then.
     `since`: number of the first trial of this sitting (sitting.py); `tolerance`: of the quality command's score.
     """
     while step := next_launch(done(), objective, budget, since, tolerance):
         launch(*step)
+        _check_default(done())
     return decide(done(), objective, budget.confirm_rounds, budget.confirm_most, tolerance)
+
+
+def _check_default(trials: Sequence[Trial]) -> None:
+    own = [trial for trial in _whole(trials) if trial.phase == "confirm" and trial.candidate.is_baseline]
+    row = failures_in_a_row(own)
+    if len(row) >= DEFAULT_FAILURES:
+        raise LaunchesFailed(
+            f"the default failed in {len(row)} fresh launches in a row: {row[0].outcome.value}: {row[0].reason}",
+            f"the log of one of them: {row[0].folder}/server.log in the study's folder; "
+            "what was measured is kept, and the same command goes on when the cause is mended",
+        )
 
 
 def next_launch(

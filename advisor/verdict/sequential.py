@@ -17,6 +17,7 @@ from advisor.verdict.statistics import Comparison
 ERROR = 0.025  # on each side, of all looks and finalists together: a two-sided interval of 95%
 MIN_GAIN = 0.02  # a gain that is proven but smaller is not worth an override that has to be kept for years
 FUTILE = 0.10  # a smaller chance that further launches show a gain is not worth their time
+EACH = "fresh launches each)"  # the end of a described comparison
 _DECAY = 0.8  # each look gets this share of the error of the one before: most studies end after few rounds
 
 
@@ -117,5 +118,5 @@ def described(found: Comparison, looks: Looks) -> str:
     seen = interval(found, looks)
     return (
         f"{percent(seen.value)} (95% interval {percent(seen.low)} to {percent(seen.high)}, "
-        f"{found.launches} fresh launches each)"
+        f"{found.launches} {EACH}"
     )

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
-from advisor.records import Candidate, Decision, GateResult, Interval, StartUp, Tradeoff, Verdict
+import pytest
+
+from advisor.records import (
+    Candidate,
+    Command,
+    Compared,
+    Decision,
+    Finalist,
+    GateResult,
+    Interval,
+    StartUp,
+    Tradeoff,
+    Verdict,
+)
 from advisor.report.summary import headline, summary
+from advisor.verdict.sequential import EACH
 from tests.profile.study_fixture import RESULT, keep_defaults
 from tests.study_help import trial
 
@@ -63,6 +77,52 @@ def test_a_default_whose_own_answers_are_wrong_is_named(tmp_path):
     assert any(own in line and "nothing was judged" in line for line in lines)
 
 
-def test_every_ending_has_seven_lines_at_most(tmp_path):
-    for made in (RESULT, keep_defaults(), result(trials=())):
+def test_what_else_is_known_of_a_gain_is_in_its_line():
+    more = "2 of 6 fresh launches were disturbed (steal)"
+    line = headline(dataclasses.replace(VERDICT, reason=f"x=1 gave +8.0% (95% interval a to b, 3 {EACH}; {more}"))
+    assert line.endswith(f"3 {EACH}; {more}") and line.count(EACH) == 1
+
+
+def test_the_noise_is_told_where_the_candidate_failed(tmp_path):
+    verdict = dataclasses.replace(
+        VERDICT, decision=Decision.KEEP_DEFAULTS, winner=Candidate(), ratio=None, baseline={}, tuned={}, smallest_gain=None
+    )
+    lines = summary(result(verdict), tmp_path / "p.yaml")
+    assert lines[1] == "output tok/s: launches of the default differ by 0.6%"
+
+
+LONG = "x=1 failed when launched afresh: crashed: Traceback\n  File a\r\n" + "line of a log, " * 100
+ENDINGS = {
+    "improved": VERDICT,
+    "several objectives": dataclasses.replace(
+        VERDICT, others=(Compared("ttft_ms.p99", "same", GAIN), Compared("start_s", "unclear")), reason=LONG
+    ),
+    "costs": dataclasses.replace(
+        VERDICT, tradeoffs=tuple(Tradeoff(f"ttft_ms.p{n}", Interval(1.2, 1.1, 1.3)) for n in range(9))
+    ),
+    "a candidate that fails": dataclasses.replace(
+        VERDICT, decision=Decision.KEEP_DEFAULTS, winner=Candidate(), ratio=None, reason=LONG
+    ),
+    "open": dataclasses.replace(VERDICT, decision=Decision.INCONCLUSIVE, winner=Candidate(), reason=LONG),
+    "ties": dataclasses.replace(
+        VERDICT, finalists=tuple(Finalist(Candidate({"x": n}), Decision.IMPROVED, LONG, 3, GAIN) for n in range(3))
+    ),
+    "nothing tried": Verdict(Decision.INCONCLUSIVE, "no other setting was tried", "output_tok_s", Candidate()),
+}
+BROKEN_LINES = Command(("python", "-m", "vllm", "vllm", "serve", "m", "--chat-template", "a\nb"), {"X": "1\n2"})
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("command", [RESULT.tuned_command, BROKEN_LINES], ids=["plain", "with line breaks"])
+@pytest.mark.parametrize("trials", [TRIALS, ()], ids=["launches", "none"])
+def test_every_ending_has_seven_lines_at_most(tmp_path, name, command, trials):
+    lines = summary(result(ENDINGS[name], trials, tuned_command=command), tmp_path / "p.yaml")
+    assert len(lines) <= 7 and not any(len(line.splitlines()) != 1 for line in lines)
+    assert len(lines[0]) < 700 and lines[0].startswith(("improved", "keep-defaults", "inconclusive"))
+    (served,) = [line for line in lines if line.startswith("serve with: ")]
+    assert ("vllm serve" in served) != ("advisor export" in served)
+
+
+def test_the_study_fixtures_have_seven_lines_at_most(tmp_path):
+    for made in (RESULT, keep_defaults()):
         assert len(summary(made, tmp_path / "p.yaml")) <= 7

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from advisor.errors import LaunchesFailed
 from advisor.records import Candidate, Decision, Objective, Outcome
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
@@ -385,6 +386,15 @@ def test_finalists_that_the_budget_cannot_pay_for_are_left_out():
         launches.confirm(Budget(60.0 * (4 + rounds_paid)))
         assert len({label for label, _ in launches.made()} - {"default"}) == finalists
         assert launches.made().count(("--a=3", 2)) == 1
+
+
+def test_a_default_that_fails_for_one_cause_ends_the_study_with_it():
+    launches = Launches([trial(1, {"--a": 1}, 130.0)], broken=["default"])
+    with pytest.raises(LaunchesFailed, match="the default failed in 3 fresh launches in a row: crashed: boom"):
+        launches.confirm()
+    assert launches.made().count(("default", 2)) == 1 and ("default", 3) not in launches.made()
+    launches.broken = ()  # the cause is mended: the same command goes on
+    assert launches.confirm().decision is Decision.IMPROVED
 
 
 def test_a_baseline_launch_that_fails_costs_a_round_not_the_verdict():
