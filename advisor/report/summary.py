@@ -61,6 +61,7 @@ def starts(result: StudyResult) -> str:
 
 def _starts(trials: Sequence[Trial], candidate: Candidate) -> str:
     ours = [trial for trial in trials if trial.candidate.key == candidate.key and trial.start_up and trial.start_s]
+    ours = [trial for trial in ours if trial.launcher == "cold"]  # a person's own server is never forked
     kinds = {
         "cold": [t for t in ours if t.start_up.cache == "cold"],
         "warm": [t for t in ours if t.start_up.cache != "cold"],

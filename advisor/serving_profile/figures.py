@@ -72,6 +72,7 @@ def _valid(trial: Trial) -> bool:
 def starts(trials: Sequence[Trial], candidate: Candidate) -> dict[str, StartParts]:
     """`start_cold` and `start_warm` from all of the candidate's starts; one that had nothing to compile is warm."""
     ours = [trial for trial in trials if trial.candidate.key == candidate.key and trial.start_up and trial.start_s]
+    ours = [trial for trial in ours if trial.launcher == "cold"]  # a person's own server is never forked
     kinds = {
         "start_cold": [trial for trial in ours if trial.start_up.cache == "cold"],
         "start_warm": [trial for trial in ours if trial.start_up.cache != "cold"],
@@ -115,7 +116,7 @@ def side(launches: Sequence[Trial], more: Mapping[str, Any] | None = None) -> Si
         samples=sum(not sample.problems for trial in launches for sample in trial.samples),
         slo_percent=_slo_percent(launches),
         **figures,
-        start_s=figure([trial.start_s for trial in launches if trial.start_s is not None]),
+        start_s=figure([one.start_s for one in launches if one.start_s is not None and one.launcher == "cold"]),
         **(more or {}),
         graph_memory_gib=_median(launches, lambda active: active.graph_memory_gib),
         kv_cache_tokens=None if tokens is None else int(tokens),
