@@ -1,0 +1,207 @@
+"""Seconds to the first token of cold and of warm (forked) launches: `python -m benchmarks.launcher --help`.
+
+Cold and warm take turns. `default` comes first, after a launch that does not count: it compiles, and reads all files once. The
+file holds {MODEL: {CONFIG: {"cold_s": [], "warm_s": []}}}, is replaced after each launch and added to if it is there already; a
+launch that fails is told and leaves its place empty. With --measure, "cold_tok_s" and "warm_tok_s" are output tokens a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.engine.options import parse_options, split_serve_args
+from advisor.engine.render import serve_command
+from advisor.errors import AdvisorError
+from advisor.inspection.inspect_all import inspect_all
+from advisor.journal import write_atomically
+from advisor.launch import caches, gpu_memory
+from advisor.launch.failure import LaunchFailed
+from advisor.launch.server import Server
+from advisor.launch.warm import WarmLauncher
+from advisor.launch.warm_choice import COLD, WARM
+from advisor.measure.client import BenchClient
+from advisor.measure.workload import load_workload
+from advisor.records import Candidate, Facts, Workload
+from advisor.request import parse_env
+
+CONFIGS = {
+    "default": Candidate(),
+    "graphs-only": Candidate({"compilation_mode": "NONE", "cudagraph_mode": "FULL"}),
+    "eager": Candidate({"enforce_eager": True}),
+}
+GOALS = {"default": 0.5, "graphs-only": 0.25, "eager": 0.25}  # warm over cold, on a GPU
+KV_SPACE = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB; unset, a server on a processor takes most of the memory
+
+
+class NotForked(Exception):
+    """The launch that was to be warm was a cold one."""
+
+
+@dataclass
+class Bench:
+    """One model on this machine."""
+
+    facts: Facts
+    serve_args: tuple[str, ...]
+    env: Mapping[str, str]
+    folder: Path
+    warm: WarmLauncher
+    workload: Workload | None = None
+    client: BenchClient | None = None
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._usual = gpu_memory.used(self.facts.gpu)
+        self._count = 0
+
+    def launch(self, config: str, how: str) -> tuple[float, float | None]:
+        """Start seconds, and tokens a second where that is measured. Raises LaunchFailed or NotForked."""
+        self._count += 1
+        name = f"{self._count:03d}-{config}-{how}"
+        engine = self.facts.engine
+        command = serve_command(
+            engine.python, self.facts.model.model, self.serve_args, self.env, CONFIGS[config], engine.vllm_version
+        )
+        self.said.clear()
+        server = Server(
+            command, f"advisor-{name}", self.folder / name, self.facts.gpu, usual=self._usual, retried=self.said.append,
+            caches=caches.study_cache(self.folder, os.environ), warm=self.warm if how == WARM else None,
+        )  # fmt: skip
+        with server:
+            if server.launcher != how:
+                raise NotForked("; ".join(self.said) or "no reason given")
+            return server.start_s, self._rate(server)
+
+    def _rate(self, server: Server) -> float | None:
+        if self.client is None or self.workload is None:
+            return None
+        self.client.warm_up(server.base_url, server.served_name, self.workload)
+        sample = self.client.sample(server.base_url, server.served_name, self.workload, 0, server.folder)
+        return sample.output_tok_s
+
+
+def run(bench: Bench, configs: Sequence[str], launches: int, prime: bool, results: Results) -> None:
+    """All launches of a model. A configuration of which a launch failed twice is left."""
+    if prime:
+        results.attempt(bench, configs[0], COLD, count=False)
+    for config in configs:
+        failures = 0
+        for _ in range(launches):
+            for how in (COLD, WARM):
+                failures += not results.attempt(bench, config, how)
+            if failures >= 2:
+                break
+
+
+class Results:
+    """The file: what was there before, and one launch after the other."""
+
+    def __init__(self, path: Path, model: str):
+        self._path, self._model = path, model
+        self.all: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    def attempt(self, bench: Bench, config: str, how: str, count: bool = True) -> bool:
+        """Whether the launch went well."""
+        told = f"{self._model} {config} {how}"
+        try:
+            start_s, rate = bench.launch(config, how)
+        except (LaunchFailed, NotForked) as problem:
+            say(f"{told}: {problem}")
+            return False
+        waited = f", after {bench.warm.import_s:.1f} s of imports" if how == WARM and bench.warm.import_s else ""
+        say(f"{told}: {start_s:.2f} s{waited}" + ("" if rate is None else f", {rate:.1f} tok/s"))
+        if count:
+            found = self.all.setdefault(self._model, {}).setdefault(config, {"cold_s": [], "warm_s": []})
+            found[f"{how}_s"].append(round(start_s, 3))
+            if rate is not None:
+                found.setdefault(f"{how}_tok_s", []).append(round(rate, 2))
+            write_atomically(self._path, json.dumps(self.all, indent=1) + "\n")
+        return True
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Medians as a Markdown table."""
+    rows = ["| model | configuration | cold, s | warm, s | warm / cold | goal on a GPU |", "|---|---|---|---|---|---|"]
+    for model, configs in results.items():
+        for config, found in configs.items():
+            if not (found["cold_s"] and found["warm_s"]):
+                continue
+            cold, warm = statistics.median(found["cold_s"]), statistics.median(found["warm_s"])
+            rows.append(f"| {model} | {config} | {cold:.1f} | {warm:.1f} | {warm / cold:.2f} | {GOALS[config]:.2f} |")
+    return rows
+
+
+@contextlib.contextmanager
+def benches(given: argparse.Namespace) -> Iterator[Bench]:
+    """Inspects, and ends what was started."""
+    serve_args, env = tuple(split_serve_args(given.serve_args)), parse_env(given.env)
+    facts = inspect_all(given.model, given.gpu, given.engine_python, serve_args, env)
+    if facts.gpu.kind == "cpu":
+        env = {**KV_SPACE, **env}
+    if not facts.model.has_weights and "--load-format" not in parse_options(serve_args).values:
+        serve_args = (*serve_args, "--load-format", "dummy")
+    folder = Path(given.runs or tempfile.mkdtemp(prefix="advisor-launcher-")).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    say(f"{facts.gpu.name}, vLLM {facts.engine.vllm_version}; logs in {folder}")
+    warm = WarmLauncher(
+        facts.engine.python, facts.model.architecture, facts.gpu.kind, env, folder / "launcher.log"
+    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        stack.callback(warm.close)
+        bench = Bench(facts, serve_args, env, folder, warm)
+        if given.measure:
+            bench.workload = load_workload(given.measure)
+            client = BenchClient(facts.engine.python, facts.model.model, root=folder, log=folder / "bench.log")
+            bench.client = stack.enter_context(client)
+        yield bench
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.launcher", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, help="model folder or hub id")
+    parser.add_argument("--gpu", default="auto")
+    parser.add_argument("--launches", type=int, default=3, help="of each kind and configuration")
+    parser.add_argument("--configs", default=",".join(CONFIGS), help=f"of {', '.join(CONFIGS)}, with commas")
+    parser.add_argument("--no-prime", action="store_true", help="caches are filled already: no launch that does not count")
+    parser.add_argument("--measure", metavar="WORKLOAD", help="also measure each launch's throughput with this workload")
+    parser.add_argument("--serve-args", default="")
+    parser.add_argument("--env", action="append", default=[], help="NAME=VALUE for the server; may be repeated")
+    parser.add_argument("--engine-python", default=sys.executable)
+    parser.add_argument("--runs", type=Path, help="folder for logs and caches; default: a temporary one")
+    parser.add_argument("--json", action="store_true", help="print the file instead of a table")
+    parser.add_argument("--output", type=Path, required=True, help="JSON file")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str]) -> None:
+    given = _arguments(words)
+    configs = given.configs.split(",")
+    if unknown := [name for name in configs if name not in CONFIGS]:
+        sys.exit(f"--configs: {unknown[0]!r} is none of {', '.join(CONFIGS)}")
+    try:
+        with benches(given) as bench:
+            if bench.facts.engine.platform == "cpu":
+                configs = [name for name in configs if name != "graphs-only"]  # there are none
+            results = Results(given.output, Path(given.model).name)
+            run(bench, configs, given.launches, not given.no_prime, results)
+    except AdvisorError as error:
+        sys.exit(f"{error.problem}\n  {error.hint or ''}")
+    print(json.dumps(results.all, indent=1) if given.json else "\n".join(table(results.all)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""Programs for the contract of processes: `python -m program NAME ...`."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+
+def facts():
+    """What a process knows of itself."""
+    ignored = [number for number in (2, 15, 1, 17, 13) if signal.getsignal(number) is signal.SIG_IGN]
+    return {
+        "argv": sys.argv[1:],
+        "argv0": os.path.basename(sys.argv[0]),
+        "main": sys.modules["__main__"].__spec__.name,
+        "cwd": os.getcwd(),
+        "env": dict(os.environ),
+        "session": os.getsid(0) == os.getpid() == os.getpgid(0),
+        "files": {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")},
+        "ignored": ignored,
+        "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+        "wakeup": signal.set_wakeup_fd(-1),
+        "path": sys.path,
+    }
+
+
+def fork_child(detached=False, deaf=False):
+    if os.fork() == 0:
+        if detached:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+        if deaf:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("child", os.getpid(), flush=True)
+        time.sleep(600)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    name = sys.argv[1]
+    print("started", os.getpid(), flush=True)
+    if name == "facts":
+        print(json.dumps(facts()), flush=True)
+    elif name == "exit":
+        sys.exit(int(sys.argv[2]))
+    elif name == "raise":
+        raise ValueError("on purpose")
+    elif name == "signal":
+        os.kill(os.getpid(), int(sys.argv[2]))
+        time.sleep(600)
+    elif name == "family":
+        fork_child()
+        fork_child(detached=True, deaf=True)
+        time.sleep(600)
+    elif name == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("deaf", flush=True)
+        time.sleep(600)
+    elif name == "spin":
+        while True:
+            pass
+    elif name == "sleep":
+        time.sleep(600)

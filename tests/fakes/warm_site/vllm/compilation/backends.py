@@ -1,0 +1,20 @@
+"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, thread, process, die or hang."""
+
+import os
+import subprocess
+import threading
+import time
+
+import torch
+
+KIND = os.environ.get("FAKE_IMPORT", "")
+if KIND == "cuda":
+    torch.cuda.initialise()
+elif KIND == "thread":
+    threading.Thread(target=time.sleep, args=(600,), name="Pool", daemon=True).start()
+elif KIND == "process":
+    CHILD = subprocess.Popen(["sleep", "30"])
+elif KIND == "die":
+    os._exit(7)
+elif KIND == "slow":
+    time.sleep(1)
