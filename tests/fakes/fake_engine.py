@@ -23,12 +23,10 @@ import socket
 import sys
 import threading
 import time
-import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # PYTHONSAFEPATH leaves a script's own folder out
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH leaves a script's own folder out
 
+import fake_http
 import fake_log
 import fake_settings
 import fake_text
@@ -158,13 +156,8 @@ class Engine:
         return "\n".join(lines) + "\n"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else tokens are held back for 40 ms and arrive together
+class Handler(fake_http.Handler):
     engine: Engine
-
-    def log_message(self, *_: object) -> None:
-        pass
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -179,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply_json({"error": {"message": "Not Found", "code": 404}}, 404)
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.body())
         if self.path == "/tokenize":
             tokens = TEXT.tokenise(body["prompt"])
             self.reply_json({"count": len(tokens), "max_model_len": fake_text.MAX_LENGTH, "tokens": tokens})
@@ -239,10 +232,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def stream(self, tokens: int, usage: dict, with_usage: bool, cut: bool) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
+        self.head(200, Content_Type="text/event-stream; charset=utf-8", Transfer_Encoding="chunked")
         for index in range(tokens):
             time.sleep(self.engine.token_s())
             last = "length" if index == tokens - 1 else None
@@ -271,10 +261,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(status, json.dumps(value).encode(), "application/json")
 
     def reply(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
+        self.head(status, Content_Type=kind, Content_Length=str(len(body)))
         self.wfile.write(body)
 
     def after_answer(self) -> None:
@@ -286,12 +273,6 @@ class Handler(BaseHTTPRequestHandler):
         if FAULT == "engine_dies" and self.engine.answered == (NUMBER or 1):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(ENGINE_PROCESS[0], signal.SIGKILL)
-
-
-class HTTPServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-    allow_reuse_address = True
 
 
 ENGINE_PROCESS: list[int] = []
@@ -330,18 +311,19 @@ def leave_orphan() -> None:
 
 def take_gpu_memory(pid: int, mib: int) -> None:
     if folder := os.environ.get("FAKE_GPU_FOLDER"):
-        Path(folder, f"{pid:d}").write_text(str(mib))
+        with open(os.path.join(folder, f"{pid:d}"), "w") as out:
+            out.write(str(mib))
 
 
 def starts_with(variable: str) -> int:
     """How often this engine was started with the cache that the variable names, this time included; 0 without one."""
     if not (folder := os.environ.get(variable)):
         return 0
-    file = Path(folder, "fake-starts")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as out:
+    os.makedirs(folder, exist_ok=True)
+    file = os.path.join(folder, "fake-starts")
+    with open(file, "a") as out:
         out.write("x")
-    return file.stat().st_size
+    return os.stat(file).st_size
 
 
 def misbehave_at_start() -> None:
@@ -400,17 +382,14 @@ def main(argv: list[str]) -> None:
     if FAULT and (settings != asked or FAULT not in fake_settings.FAULTS):
         Handler.engine.speedup = float(os.environ.get("FAKE_FAULT_SPEEDUP", "1"))
     # vLLM takes its port before it starts the engine, and answers on it after.
-    server = HTTPServer((option(argv, "--host") or "0.0.0.0", port), Handler, bind_and_activate=False)
-    if FAULT == "reuse_port":
-        server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    server.server_bind()
+    server = fake_http.Server((option(argv, "--host") or "0.0.0.0", port), Handler, share_port=FAULT == "reuse_port")
     if folder := os.environ.get("VLLM_RPC_BASE_PATH"):
-        socket.socket(socket.AF_UNIX).bind(f"{folder}/{uuid.uuid4()}")  # stays behind, as vLLM's do
+        socket.socket(socket.AF_UNIX).bind(f"{folder}/{os.urandom(16).hex()}")  # stays behind, as vLLM's do
     misbehave_at_start()
     time.sleep(float(os.environ.get("FAKE_START_S", "0")))
     fork_engine_process(server.socket)
     fake_log.starting(model, name, settings)
-    server.server_activate()
+    server.listen()
     print("INFO:     Application startup complete.", flush=True)
     server.serve_forever()
 

@@ -1,8 +1,8 @@
 """What the stand-in writes where log-probabilities are asked for: a tiny language model of 48 words, sound or wrong in one way.
 
-The likelihood of each word depends on the prompt, the position and the last word, through a seeded generator; so equal
-questions get equal answers, and another context other ones. FAKE_ROUNDING is the size of the deviation that sound servers
-have among each other (default 0.01), drawn anew for each process.
+The likelihood of each word depends on the prompt, the position and the last word, which choose a stretch of a fixed row of
+random numbers; so equal questions get equal answers, and another context other ones. FAKE_ROUNDING is the size of the
+deviation that sound servers have among each other (default 0.01), drawn anew for each process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ OFFSET = 1000  # of the token ids, so that none looks like a count
 MAX_LENGTH = 4096
 LONG = 512  # tokens from which a prompt is long, for the faults of long ones
 ROUNDING = float(os.environ.get("FAKE_ROUNDING", "0.01"))
-_process = random.Random(os.getpid())
+# Rows to take stretches from: a launch is asked for some 4,000 tables, and drawing each anew would take most of its time.
+_ROW = 4096
+_draw, _process = random.Random(7), random.Random(os.getpid())
+_LOGITS = [_draw.gauss(0, 2) for _ in range(_ROW)]
+_ROUNDING = [_process.gauss(0, ROUNDING) for _ in range(_ROW)]
 
 FAULTS = {
     "repeat_token": "free text is one token repeated",
@@ -123,18 +127,25 @@ class Text:
 
     def table(self, context: int, position: int, last: int, wrong: bool) -> dict[int, float]:
         """Token -> log-probability: the model itself."""
-        draw = random.Random(context * 1_000_003 + position * 8191 + last + (77 if wrong else 0))
-        logits = [draw.gauss(0, 2) for _ in range(VOCABULARY)]
+        key = context * 1_000_003 + position * 8191 + last + (77 if wrong else 0)
+        logits = _stretch(_LOGITS, key)
         if self.fault == "layer_skipped":
-            logits = [0.8 * value + 0.6 * draw.gauss(0, 2) for value in logits]
+            logits = [0.8 * value + 0.6 * other for value, other in zip(logits, _stretch(_LOGITS, key + 1), strict=True)]
         if self.fault == "shuffled":
             logits = [logits[(index * 7 + 3) % VOCABULARY] for index in range(VOCABULARY)]
         if self.fault == "wrong_scale":
             logits = [value * 4 / 3 for value in logits]
-        logits = [value + _process.gauss(0, ROUNDING) for value in logits]
-        total = math.log(sum(math.exp(value) for value in logits))
+        noise = _stretch(_ROUNDING, _process.getrandbits(32))
+        logits = [value + deviation for value, deviation in zip(logits, noise, strict=True)]
+        total = math.log(sum(map(math.exp, logits)))
         return {OFFSET + index: value - total for index, value in enumerate(logits)}
 
     def shown(self, value: float) -> float | None:
         special = {"nan_logprobs": math.nan, "null_logprobs": None, "positive_logprobs": abs(value), "shifted": value - 1}
         return special.get(self.fault, value)
+
+
+def _stretch(row: list[float], key: int) -> list[float]:
+    """The piece of a row that a key stands for; neighbouring keys stand for pieces far apart."""
+    start = (key * 2_654_435_761 >> 9) % (_ROW - VOCABULARY)
+    return row[start : start + VOCABULARY]
