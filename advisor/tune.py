@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from advisor.inspection.resolution import Resolution
 from advisor.journal import Study, now
 from advisor.progress import Progress
 from advisor.records import Candidate, Command, Facts, Rejection, StudyResult, Verdict
+from advisor.report.time_account import time_account, time_line
 from advisor.request import TuneRequest
 from advisor.search.loop import search
 from advisor.search.sampler import Sampler
@@ -44,6 +46,7 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
 
     Raises the errors of advisor/errors.py; Interrupted after Ctrl-C, with the journal complete up to the last trial.
     """
+    begun = time.monotonic()
     with ends_are_told(request), termination_is_ctrl_c(), contextlib.ExitStack() as stack:
         parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
         resolution = Resolution(request.engine_python, request.model, request.serve_env)
@@ -57,10 +60,13 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         space = spaces.of(baseline_trial(study.trials))
         setup.check_not_empty(space)
         runner = setup.runner(request, facts, study, client, progress.waiting)
+        stack.callback(runner.close)
+        earlier = len(study.trials)
         launch = Launches(request, study, space, runner, progress, mirror)
         verdict = _measure(request, facts, study, spaces, launch, progress)
         result = _result(request, facts, study, launch.space, verdict)
         write_profile(path, build_profile(result))
+        progress.note(time_line(time_account(study.trials[earlier:], time.monotonic() - begun)))
         return TuneAnswer(result, path, study.folder)
 
 
