@@ -1,6 +1,6 @@
 """Compute capability and memory of a GPU by its slug, for questions about a GPU that is not here.
 
-Compute capabilities: NVIDIA's published list. Memory: GiB as the driver reports it, rounded; vLLM's defaults depend on it only
+Compute capabilities: NVIDIA's published list; AMD's GPUs have none. Memory: GiB as the driver reports it, rounded; vLLM's defaults depend on it only
 through thresholds (70 GiB and above is a large GPU).
 """
 
@@ -36,6 +36,11 @@ _FIXED: dict[str, tuple[tuple[int, int], float]] = {
     "rtx4080": ((8, 9), 16), "rtx4090": ((8, 9), 24), "rtx5060": ((12, 0), 8), "rtx5070": ((12, 0), 12), "rtx5080": ((12, 0), 16),
     "rtx5090": ((12, 0), 32), "rtxpro6000": ((12, 0), 96),
 }  # fmt: skip
+# AMD's published memory, of what one device is to the driver: an MI250 is two.
+_AMD_GIB = {
+    "mi100": 32, "mi210": 64, "mi250": 64, "mi300a": 128, "mi300x": 192, "mi308x": 192, "mi325x": 256, "mi350x": 288,
+    "mi355x": 288, "rx7900xtx": 24,
+}  # fmt: skip
 # Beginnings of slugs, where only the generation is told; none of these has 70 GiB.
 _GENERATIONS = (("rtx30", (8, 6)), ("rtxa", (8, 6)), ("rtx40", (8, 9)), ("rtx50", (12, 0)), ("rtxpro", (12, 0)))
 
@@ -46,7 +51,8 @@ def spec_of(name: str) -> GpuSpec:
     if slug == "cpu":
         return GpuSpec(slug, "cpu")
     if slug.startswith(("mi", "rx")):
-        return GpuSpec(slug, "rocm")
+        memory = next((gib for start, gib in _AMD_GIB.items() if slug.startswith(start)), None)
+        return GpuSpec(slug, "rocm", memory_gib=memory)
     parts = slug.split("-")
     for known in ("-".join(parts[:end]) for end in range(len(parts), 0, -1)):
         if known in _FIXED:
