@@ -1,7 +1,7 @@
 """Compute capability and memory of a GPU by its slug, for questions about a GPU that is not here.
 
-Compute capabilities: NVIDIA's published list; AMD's GPUs have none. Memory: GiB as the driver reports it, rounded; vLLM's defaults depend on it only
-through thresholds (70 GiB and above is a large GPU).
+Compute capabilities: NVIDIA's published list; AMD's GPUs have none. Memory: GiB as the driver reports it, rounded; vLLM's
+defaults depend on it only through thresholds (70 GiB and above is a large GPU).
 """
 
 from __future__ import annotations
