@@ -110,3 +110,15 @@ def test_a_record_without_a_time_keeps_what_it_has():
     record = {"message": text, "logger": "vllm.platforms.cuda"}
     assert plain_log(json.dumps(record)).startswith("[cuda.py:0] Using FLASH_ATTN")
     assert parse_active(json.dumps(record)).attention_backends == ("FLASH_ATTN",)
+
+
+def test_the_table_of_counted_steps_is_one_record_of_many_lines():
+    """`logger.info` gets the table as one text (compilation/cuda_graph.py), which the text formatter cuts into lines."""
+    table = (
+        "**CUDAGraph Config Settings:**\n\n| Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |\n"
+        "|-----------------|---------------|--------------|--------------|-------|\n"
+        "| 3               | 4             | 1            | FULL         | 17    |\n"
+    )
+    record = own_json("(APIServer pid=1) ", "INFO", "11-30 10:00:00", "cuda_graph.py", "123", table)
+    (steps,) = parse_active(record).graph_steps
+    assert (steps.tokens, steps.padded, steps.mode, steps.count) == (3, 4, "FULL", 17)
