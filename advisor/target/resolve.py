@@ -14,6 +14,7 @@ backend where none is asked for, graph modes that the backend cannot do) is not 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import enum
 import hashlib
@@ -23,6 +24,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -48,6 +50,7 @@ IGNORED = {
 
 def main() -> None:
     """Answer requests until standard input ends."""
+    end_with_starter()
     forget_own_folder()
     requests, answers = open_channel()
     base = dict(os.environ)
@@ -59,6 +62,12 @@ def main() -> None:
         answer["seconds"] = round(time.perf_counter() - started, 4)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def end_with_starter() -> None:
+    """Linux kills this process when the one that started it dies: busy with imports, it would see the end of its input too late."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 def forget_own_folder() -> None:

@@ -1,0 +1,54 @@
+"""A target script does not outlive the advisor, not even in the middle of an import that takes long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+SLOW = """
+import pathlib, time
+pathlib.Path(__file__).with_name("begun").touch()
+time.sleep(120)
+"""
+# What an advisor does with it: start, ask, wait. It is killed meanwhile.
+STARTER = """
+import os, sys
+from advisor.target_process import TargetProcess
+with TargetProcess(sys.executable, sys.argv[1], dict(os.environ)) as process:
+    print(process.pid, flush=True)
+    process.request({"model": "m", "argv": ["m"], "ping": True}, 100)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux ends it; elsewhere it sees the end of its input")
+@pytest.mark.parametrize("script", ["bench", "resolve", "describe"])
+def test_a_script_that_imports_ends_with_the_advisor(tmp_path, script):
+    package = tmp_path / "vllm"
+    package.mkdir()
+    (package / "__init__.py").write_text(SLOW)
+    root = Path(__file__).resolve().parents[2]
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER, script], stdout=subprocess.PIPE, text=True, cwd=root,
+        env={"PYTHONPATH": f"{tmp_path}:{root}", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    try:
+        process = psutil.Process(int(starter.stdout.readline()))
+        wait_for(lambda: (package / "begun").exists(), 60)
+        starter.kill()
+        assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 5)
+    finally:
+        starter.kill()
+        starter.wait()
+        starter.stdout.close()
+
+
+def wait_for(what, limit_s):
+    end = time.monotonic() + limit_s
+    while not what() and time.monotonic() < end:
+        time.sleep(0.02)
+    return what()
