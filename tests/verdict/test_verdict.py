@@ -6,7 +6,7 @@ import random
 import pytest
 
 from advisor.errors import LaunchesFailed
-from advisor.records import Candidate, Decision, Objective, Outcome
+from advisor.records import Candidate, Decision, Dropped, Objective, Outcome
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
 from advisor.verdict.decide import decide
@@ -165,6 +165,22 @@ def test_finalists_are_what_the_search_cannot_tell_from_the_best():
     searched = [trial(n, {"--a": n}, value) for n, value in enumerate([130.0, 129.0, 90.0, 131.0, 128.9], start=1)]
     assert [item.settings["--a"] for item in choose(searched, THROUGHPUT)] == [4, 1, 2]
     assert [item.settings["--a"] for item in choose(searched[:3], THROUGHPUT)] == [1, 2]
+
+
+def test_what_was_dropped_behind_the_best_is_looked_at_again_when_that_one_falls():
+    def dropped(number, estimate):
+        why = Dropped("after its start", {"output_tok_s": estimate})
+        return dataclasses.replace(trial(number, {"--a": number}, None), dropped=why)
+
+    searched = [
+        trial(0, {}, 100.0, phase="baseline"), trial(1, {"--a": 1}, 150.0), dropped(2, 120.0), dropped(3, 90.0),
+        trial(4, {"--a": 4}, 80.0),
+    ]  # fmt: skip
+    assert [item.settings["--a"] for item in choose(searched, THROUGHPUT)] == [1]
+    broken = trial(9, {"--a": 1}, phase="confirm", round=0, outcome=Outcome.CRASHED, reason="boom")
+    assert [item.settings["--a"] for item in choose([*searched, broken], THROUGHPUT)] == [2]
+    again = trial(10, {"--a": 2}, phase="confirm", round=0, outcome=Outcome.CRASHED, reason="boom")
+    assert choose([*searched, broken, again], THROUGHPUT) == []  # the others are behind the default
 
 
 def test_scattered_seeds_make_more_finalists():
