@@ -57,15 +57,18 @@ class Place:
         narrowed = {"kv_cache_dtype", "block_size"} & set(settings)
         if not narrowed or self.capability is None or self.model is None or self.model.mla:
             return given
-        return legality.automatic_backend(
-            self.version,
-            self.capability,
-            _dtype(self.baseline, self.model),
-            settings.get("kv_cache_dtype") or self.baseline.get("kv_cache_dtype"),
-            settings.get("block_size"),
-            self.model.head_size,
-            sinks=self.sinks,
-        )
+        cache = settings.get("kv_cache_dtype") or self.baseline.get("kv_cache_dtype")
+        return legality.automatic_backend(self._around(cache, settings.get("block_size")))
+
+    def _around(self, kv_cache_dtype: str | None, block_size: int | None) -> legality.Surroundings:
+        """Of a model without MLA, where GPU and model are known."""
+        return legality.Surroundings(
+            self.version, self.capability, _dtype(self.baseline, self.model), kv_cache_dtype, block_size,
+            self.model.head_size, sinks=self.sinks,
+        )  # fmt: skip
+
+    def objections(self, backend: str, kv_cache_dtype: str | None, block_size: int | None) -> tuple[str, ...]:
+        return legality.objections(backend, self._around(kv_cache_dtype, block_size))
 
     @property
     def sinks(self) -> bool:
@@ -124,10 +127,7 @@ def backend_must_take_cache(settings: Settings, place: Place) -> str | None:
     backend = place.backend(settings)
     if backend is None:
         return "no attention backend takes this KV cache here"
-    dtype, head = _dtype(place.baseline, place.model), place.model.head_size
-    reasons = legality.objections(
-        backend, place.version, place.capability, dtype, **asked, head_size=head, sinks=place.sinks
-    )
+    reasons = place.objections(backend, **asked)
     return f"{backend}: {'; '.join(reasons)}" if reasons else None
 
 

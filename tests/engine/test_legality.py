@@ -9,6 +9,7 @@ import pytest
 
 from advisor.engine.rules.backend_table import BACKENDS
 from advisor.engine.rules.legality import (
+    Surroundings,
     automatic_backend,
     automatic_order,
     backend_names,
@@ -70,7 +71,7 @@ def test_objections_agree_with_what_vllm_0_26_said():
     assert len(cases) > 400
     wrong = []
     for backend, *around, said in cases:
-        ours = objections(backend, (0, 26, 0), H100, *around)
+        ours = objections(backend, Surroundings((0, 26, 0), H100, *around))
         if bool(ours) != bool(said):
             wrong.append((backend, around, said, ours))
     assert wrong == []
@@ -107,7 +108,7 @@ def test_objections_agree_with_what_vllm_0_26_said():
     ],
 )
 def test_objections(backend, version, gpu, around, word):
-    found = objections(backend, version, gpu, **around)
+    found = objections(backend, Surroundings(version, gpu, **around))
     assert (word is None and not found) or (word is not None and word in "; ".join(found))
 
 
@@ -132,7 +133,7 @@ def test_objections(backend, version, gpu, around, word):
     ],
 )
 def test_automatic_choice(version, gpu, around, chosen):
-    assert automatic_backend(version, gpu, **around) == chosen
+    assert automatic_backend(Surroundings(version, gpu, **around)) == chosen
 
 
 def test_every_automatic_order_names_backends_of_its_version():

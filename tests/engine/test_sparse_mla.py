@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.engine.options import parse_options
-from advisor.engine.rules.legality import objections, sparse_order
+from advisor.engine.rules.legality import Surroundings, objections, sparse_order
 from advisor.engine.rules.resolution import resolve_by_rules
 from advisor.inspection.model import facts_from_config
 
@@ -75,4 +75,4 @@ def test_a_backend_of_the_other_kind_is_refused(backend, model, reason):
     found = resolved((0, 26, 0), "--attention-backend", backend, model=model)
     messages = [finding.message for finding in found.findings if finding.code == "backend-invalid"]
     assert bool(messages) == bool(reason) and all(reason in message for message in messages)
-    assert objections(backend, (0, 26, 0), (9, 0), mla=True, sparse=None) == ()
+    assert objections(backend, Surroundings((0, 26, 0), (9, 0), mla=True, sparse=None)) == ()

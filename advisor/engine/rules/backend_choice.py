@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from advisor.engine.options import ATTENTION, ServeOptions
 from advisor.engine.rules import legality
 from advisor.engine.rules.backend_table import Version
+from advisor.engine.rules.legality import Surroundings
 from advisor.engine.versions import version_text
 from advisor.records import Finding
 
@@ -27,21 +28,6 @@ class Choice:
     origin: str
     findings: tuple[Finding, ...] = ()
     refused: bool = False
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What decides whether a backend fits; None where not known."""
-
-    version: Version
-    compute_capability: tuple[int, int]
-    dtype: str | None
-    kv_cache_dtype: str
-    block_size: int | None
-    head_size: int | None
-    mla: bool
-    sinks: bool
-    sparse: bool = False
 
 
 def asked_backend(options: ServeOptions, env: Mapping[str, str], version: Version) -> Choice:
@@ -109,31 +95,10 @@ def _common(name: str) -> bool:
 def checked_against(choice: Choice, around: Surroundings) -> Choice:
     """A backend that was asked for, with what this version would object to; the automatic one where none was."""
     if choice.name is None:
-        chosen = legality.automatic_backend(
-            around.version,
-            around.compute_capability,
-            around.dtype,
-            around.kv_cache_dtype,
-            around.block_size,
-            around.head_size,
-            around.mla,
-            around.sinks,
-            around.sparse,
-        )
+        chosen = legality.automatic_backend(around)
         return Choice(chosen, choice.origin, choice.findings, choice.refused)
     spelled = choice.name if legality.is_backend(choice.name, around.version) else f"{choice.name}_VLLM_V1"
-    reasons = legality.objections(
-        spelled,
-        around.version,
-        around.compute_capability,
-        around.dtype,
-        around.kv_cache_dtype,
-        around.block_size,
-        around.head_size,
-        around.mla,
-        around.sinks,
-        sparse=around.sparse,
-    )
+    reasons = legality.objections(spelled, around)
     if not reasons:
         return choice
     return Choice(

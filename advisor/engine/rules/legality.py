@@ -6,12 +6,15 @@ read the table in backend_table.py. Capabilities are pairs, (9, 0) for an H100.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.engine.rules.backend_names import backend_names, is_backend, plain_name
 from advisor.engine.rules.backend_table import BACKENDS, Backend, Heads, Version, at
 from advisor.engine.rules.graph_support import flash_attention_version, graph_support
 
 __all__ = [
     "CHECKED_SINCE",
+    "Surroundings",
     "automatic_backend",
     "automatic_order",
     "backend_names",
@@ -33,38 +36,43 @@ _DTYPE_NAMES = {"half": "float16", "float": "float32"}
 # ---------------------------------------------------------------- objections
 
 
-def objections(
-    backend: str,
-    version: Version,
-    compute_capability: tuple[int, int],
-    dtype: str | None = None,
-    kv_cache_dtype: str | None = None,
-    block_size: int | None = None,
-    head_size: int | None = None,
-    mla: bool | None = False,
-    sinks: bool | None = False,
-    platform: str = "cuda",
-    sparse: bool | None = False,
-) -> tuple[str, ...]:
-    """Why this version would refuse the backend; empty where it would not. None for a value that is not known or not set.
+@dataclass(frozen=True)
+class Surroundings:
+    """What decides whether a backend fits: release, GPU, model and cache. None: not known or not set."""
+
+    version: Version
+    compute_capability: tuple[int, int]
+    dtype: str | None = None
+    kv_cache_dtype: str | None = None
+    block_size: int | None = None
+    head_size: int | None = None
+    mla: bool | None = False
+    sinks: bool | None = False
+    sparse: bool | None = False
+    platform: str = "cuda"
+
+
+def objections(backend: str, around: Surroundings) -> tuple[str, ...]:
+    """Why this version would refuse the backend; empty where it would not.
 
     A backend that is named but has no requirements in the table gives no objection: see `graph_support` for UNKNOWN.
     """
+    version, compute_capability = around.version, around.compute_capability
     if not is_backend(backend, version):
         return (f"vLLM {'.'.join(map(str, version))} has no backend {backend}",)
     needs = BACKENDS.get(plain_name(backend))
     if needs is None:
         return ()
-    if needs.platform not in (platform, "any"):
-        return (f"it is for {needs.platform}, not for {platform}",)
+    if needs.platform not in (around.platform, "any"):
+        return (f"it is for {needs.platform}, not for {around.platform}",)
     found = [
         _capability_objection(needs, version, compute_capability),
-        _dtype_objection(needs, dtype),
-        _kv_objection(needs, version, compute_capability, kv_cache_dtype),
-        _block_objection(needs, version, block_size),
-        _head_objection(needs, version, compute_capability, head_size),
-        _kind_objection(needs, mla, sparse),
-        _sink_objection(needs, version, compute_capability, sinks),
+        _dtype_objection(needs, around.dtype),
+        _kv_objection(needs, version, compute_capability, around.kv_cache_dtype),
+        _block_objection(needs, version, around.block_size),
+        _head_objection(needs, version, compute_capability, around.head_size),
+        _kind_objection(needs, around.mla, around.sparse),
+        _sink_objection(needs, version, compute_capability, around.sinks),
     ]
     return tuple(reason for reason in found if reason)
 
@@ -229,32 +237,12 @@ def automatic_order(
     return order
 
 
-def automatic_backend(
-    version: Version,
-    compute_capability: tuple[int, int],
-    dtype: str | None = None,
-    kv_cache_dtype: str | None = None,
-    block_size: int | None = None,
-    head_size: int | None = None,
-    mla: bool = False,
-    sinks: bool = False,
-    sparse: bool = False,
-) -> str | None:
+def automatic_backend(around: Surroundings) -> str | None:
     """The backend that vLLM picks by itself on CUDA, or None where every one in the table has an objection."""
-    for name in automatic_order(version, compute_capability, mla, kv_cache_dtype, sinks, sparse):
+    version = around.version
+    kinds = bool(around.mla), around.kv_cache_dtype, bool(around.sinks), bool(around.sparse)
+    for name in automatic_order(version, around.compute_capability, *kinds):
         spelled = name if is_backend(name, version) else f"{name}_VLLM_V1"
-        needs = BACKENDS[name]
-        if needs.package is None and not objections(
-            spelled,
-            version,
-            compute_capability,
-            dtype,
-            kv_cache_dtype,
-            block_size,
-            head_size,
-            mla,
-            sinks,
-            sparse=sparse,
-        ):
+        if BACKENDS[name].package is None and not objections(spelled, around):
             return name
     return None
