@@ -31,7 +31,7 @@ from advisor.study.sitting import first_of_sitting
 from advisor.study.spaces import Spaces
 from advisor.verdict.confirm import confirm
 from advisor.verdict.disturbed import with_disturbances
-from advisor.verdict.goals import with_goals
+from advisor.verdict.goals import with_front, with_goals
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def _measure(
             )  # fmt: skip
             progress.note(f"search ended: {reason}")
         progress.stage("verdict: fresh launches of the default and the finalists")
-        return prove(lambda: _judged(request, launch), request, launch, progress)
+        verdict = prove(lambda: _judged(request, launch), request, launch, progress)
+        return with_front(verdict, launch.done(), request.objective)
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None
 

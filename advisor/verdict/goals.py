@@ -23,6 +23,11 @@ def with_goals(
     if objective.constrained:
         verdict = _with_slo(verdict, trials, objective, first)
     verdict = _with_load(verdict, trials, objective, workload)
+    return with_front(verdict, trials, objective)
+
+
+def with_front(verdict: Verdict, trials: Sequence[Trial], objective: Objective) -> Verdict:
+    """With the search's front, and as its recommended point what the verdict leaves: to be asked again when that changes."""
     return dataclasses.replace(verdict, front=_front(verdict, trials, objective))
 
 
@@ -93,13 +98,23 @@ def _front(verdict: Verdict, trials: Sequence[Trial], objective: Objective) -> t
     if chosen is not None and chosen.key == key:
         why = front.reason
     elif verdict.winner.is_baseline:
-        why = f"fresh launches did not show that {chosen.label if chosen else 'another point'} is better"
+        why = _why_not(verdict, chosen)
     else:
         why = "fresh launches showed it to be better than the default"
     return tuple(
         dataclasses.replace(point, recommended=True, why=why) if point.candidate.key == key else point
         for point in points
     )
+
+
+def _why_not(verdict: Verdict, chosen: Candidate | None) -> str:
+    """Why the search's recommendation is none."""
+    found = next((item for item in verdict.finalists if chosen is not None and item.candidate.key == chosen.key), None)
+    if found and found.failed:
+        return f"{found.candidate.label} cannot win: {found.failed}"
+    if found and found.decision is Decision.IMPROVED:
+        return f"fresh launches showed that {found.candidate.label} is better, but not that it can be trusted"
+    return f"fresh launches did not show that {chosen.label if chosen else 'another point'} is better"
 
 
 def _point(candidate: Candidate, trials: Sequence[Trial], objective: Objective) -> list[FrontPoint]:

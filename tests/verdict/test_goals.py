@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from advisor.records import Candidate, Decision, Objective, SloLimit, Workload
+from advisor.records import Candidate, Decision, Objective, Outcome, SloLimit, Workload
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm
 from advisor.verdict.decide import decide
-from advisor.verdict.goals import with_goals
+from advisor.verdict.goals import with_front, with_goals
 from tests.study_help import trial
 
 SLO = (SloLimit("ttft_ms", 500, 0.99),)
@@ -155,6 +155,18 @@ def test_a_loss_that_is_not_clear_yet_gets_more_rounds_before_a_gain_wins():
 def test_a_sure_loss_in_the_first_objective_ends_the_rounds():
     made, verdict = rounds_of(TWO, 80.0, 60.0, 0.002)
     assert made == 3 and verdict.decision is Decision.KEEP_DEFAULTS
+
+
+def test_the_front_recommends_what_the_verdict_leaves():
+    trials = study(130.0)
+    won = verdict_of(trials, TWO)
+    assert [p.candidate for p in won.front if p.recommended] == [X]
+    disturbed = dataclasses.replace(won, decision=Decision.INCONCLUSIVE, winner=Candidate())
+    (point,) = [p for p in with_front(disturbed, trials, TWO).front if p.recommended]
+    assert point.candidate.is_baseline and "not that it can be trusted" in point.why
+    died = trial(99, X.settings, None, "soak", Outcome.CRASHED, "the engine died")
+    (point,) = [p for p in verdict_of([*trials, died], TWO).front if p.recommended]
+    assert point.candidate.is_baseline and "--a=1 cannot win: did not stand the load" in point.why
 
 
 def test_one_objective_is_left_alone():
