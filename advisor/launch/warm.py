@@ -22,7 +22,7 @@ from typing import IO, Any
 import psutil
 
 from advisor.launch.process import GUARD, Grace, GuardedProcess
-from advisor.launch.warm_choice import command_refusal, environment_refusal, machine_refusal
+from advisor.launch.warm_choice import MODULE, command_refusal, environment_refusal, machine_refusal
 from advisor.target_process import script_path
 
 IMPORT_S = 600.0  # of vLLM, from a slow disk
@@ -76,14 +76,23 @@ class ForkedGuard:
 
 
 class Launcher:
-    """One running launcher. Raises LauncherGone, from the start on, where it is of no use; `why` in words for people."""
+    """One running launcher. `argv`: what follows `serve` in a typical command, for what only shows there.
+
+    Raises LauncherGone, from the start on, where it is of no use.
+    """
 
     def __init__(
-        self, python: str, architecture: str | None, env: Mapping[str, str], log: Path, waiting: Callable[[], None]
+        self,
+        python: str,
+        architecture: str | None,
+        env: Mapping[str, str],
+        log: Path,
+        waiting: Callable[[], None] = lambda: None,
+        argv: tuple[str, ...] = (),
     ):
         self.env = dict(env)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"architecture": architecture, "guard": str(GUARD.resolve()), "without": []}
+        request = {"argv": argv, "architecture": architecture, "guard": str(GUARD.resolve()), "without": []}
         self._socket = ours
         try:
             with theirs, log.open("ab") as output:
@@ -210,7 +219,7 @@ class WarmLauncher:
             raise self._cold(why)
         while self._off is None:
             try:
-                launcher = self._running(shared)
+                launcher = self._running(shared, argv)
                 if why := environment_refusal(launcher.env, env, launcher.facts["used"]):
                     raise self._cold(why)
                 return GuardedProcess(argv, env, cwd, log, grace, scratch, guard=launcher.guard)
@@ -230,14 +239,19 @@ class WarmLauncher:
         if launcher is not None:
             launcher.close()
 
-    def _running(self, shared: Mapping[str, str]) -> Launcher:
+    def _running(self, shared: Mapping[str, str], argv: tuple[str, ...]) -> Launcher:
         if self._launcher is not None and environment_refusal(self._launcher.env, shared, self._launcher.facts["used"]):
             self.close()  # another cache than before, as a rule
         if self._launcher is None:
             begun = time.monotonic()
             try:
                 self._launcher = Launcher(
-                    self._python, self._architecture, shared, self._log, lambda: self._waiting("the launcher's imports")
+                    self._python,
+                    self._architecture,
+                    shared,
+                    self._log,
+                    lambda: self._waiting("the launcher's imports"),
+                    argv[len(MODULE) + 1 :],
                 )
             finally:
                 self.import_s += time.monotonic() - begun

@@ -1,6 +1,7 @@
 """Imports vLLM once and forks servers from it. Runs in the target interpreter, imports none of ours.
 
-    python warm_serve.py '{"architecture": "LlamaForCausalLM" or null, "guard": path of guard.py, "without": [modules]}'
+    python warm_serve.py '{"argv": what follows `serve` in the first command, "architecture": "LlamaForCausalLM" or null,
+                           "guard": path of guard.py, "without": [modules]}'
 
 Standard input is one end of a Unix socket that keeps messages apart (SOCK_SEQPACKET); both sides write JSON on it:
     first out   {"ready": {...}}, see `facts`, or {"unfit": "one line"}, after which it leaves
@@ -23,7 +24,6 @@ import ctypes
 import importlib
 import importlib.util
 import json
-import multiprocessing
 import os
 import runpy
 import select
@@ -33,6 +33,7 @@ import sys
 import threading
 import time
 import warnings
+from typing import NoReturn
 
 # What API server and engine import in any case, in an order that brings the large ones first. What this release has not is
 # passed over. FlashInfer's attention backend is missing on purpose: its import initialises CUDA.
@@ -265,29 +266,45 @@ def launcher(request: dict) -> dict | None:
     """Import, then fork for each request. Returns the order in each forked server, None in the launcher at its end."""
     control = Control()
     forget_own_folder()
-    begun = time.monotonic()
+    begun, use = time.monotonic(), EnvironmentUse()
     try:
-        with EnvironmentUse() as use:
+        with use:
             failed = import_all(request.get("architecture"), request["without"], control)
-        guard = load_guard(request["guard"])
+        guard, cpu = load(request["guard"]), load(beside("warm_cpu.py"))
+        if cpu.is_ours() and "affinity" not in request:
+            as_workers_are(cpu, request, use, control)
     except Unfit as unfit:
-        without_it(request, unfit, control)
+        without_it(request, unfit, control, use.before)
         control.send({"unfit": str(unfit)})
         return None
     control.send({"ready": facts(time.monotonic() - begun, use, request["without"], failed)})
-    order = fork_until_told_to_leave(control, guard)
+    order = fork_until_told_to_leave(control, guard, request.get("affinity"))
+    if order is not None and cpu.is_ours():
+        cpu.fork_engine_and_worker(cpu.executed(use.before))
     return order and {**order, "changes": use.changes}
 
 
-def without_it(request: dict, unfit: Unfit, control: Control) -> None:
+def as_workers_are(cpu, request: dict, use: EnvironmentUse, control: Control) -> None:
+    """Execute this anew with what a worker is executed with (warm_cpu.py). Returns where that is what it has, or not known."""
+    wanted = cpu.workers_environment(request.get("argv", []))
+    if not wanted or wanted == cpu.executed(use.before):
+        return
+    print(f"advisor: once more with the environment of a worker: {wanted}", file=sys.stderr, flush=True)
+    begin_anew({**request, "affinity": sorted(os.sched_getaffinity(0))}, control, {**use.before, **wanted})
+
+
+def without_it(request: dict, unfit: Unfit, control: Control, env: dict[str, str]) -> None:
     """Begin anew without the import that did the damage, which cannot be undone; returns where that would not help."""
     without = [*request["without"], unfit.module]
     if unfit.module in (None, *ESSENTIAL) or len(without) > MOST_LEFT_OUT:
         return
     print(f"advisor: {unfit}: once more without it", file=sys.stderr, flush=True)
+    begin_anew({**request, "without": without}, control, env)
+
+
+def begin_anew(request: dict, control: Control, env: dict[str, str]) -> NoReturn:
     control.become_input()
-    argument = json.dumps({**request, "without": without})
-    os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), argument])
+    os.execve(sys.executable, [sys.executable, os.path.abspath(__file__), json.dumps(request)], env)
 
 
 def facts(seconds: float, use: EnvironmentUse, left_out: list[str], failed: list[str]) -> dict:
@@ -303,7 +320,7 @@ def facts(seconds: float, use: EnvironmentUse, left_out: list[str], failed: list
     }
 
 
-def fork_until_told_to_leave(control: Control, guard) -> dict | None:
+def fork_until_told_to_leave(control: Control, guard, affinity: list[int] | None) -> dict | None:
     while (message := control.receive()) is not None:
         fds = message[1]
         if why := against_a_fork():
@@ -312,6 +329,8 @@ def fork_until_told_to_leave(control: Control, guard) -> dict | None:
             pid = quiet_fork()
             if pid == 0:
                 control.close()
+                if affinity:
+                    os.sched_setaffinity(0, affinity)
                 return be_guard(guard, fds)
             control.send({"guard": pid})
         for fd in fds:
@@ -338,9 +357,14 @@ def be_guard(guard, fds: list[int]) -> dict:
     return order
 
 
-def load_guard(path: str):
-    """The guard's file by its path: it needs the standard library only."""
-    spec = importlib.util.spec_from_file_location("advisor_guard", path)
+def beside(name: str) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
+def load(path: str):
+    """A file of ours by its path: guard.py and warm_cpu.py import nothing of ours."""
+    name = "advisor_" + os.path.basename(path).removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -364,7 +388,6 @@ def serve(order: dict) -> None:
     env = {METHOD: "fork", **order["env"], **order["changes"]}
     os.environ.clear()
     os.environ.update(env)
-    fork_the_cpu_engine_too()
     module, *arguments = order["argv"][2:]
     if not getattr(sys.flags, "safe_path", False):  # before 3.11 there is no such thing, and -m begins with this folder
         sys.path.insert(0, os.getcwd())
@@ -383,21 +406,6 @@ def behave_like_a_new_interpreter() -> None:
 def in_bad_fork() -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and torch.cuda._is_in_bad_fork()
-
-
-def fork_the_cpu_engine_too() -> None:
-    """vLLM's CPU platform sets the start method to spawn when the configuration is made, for the sake of its workers.
-
-    They bind OpenMP's threads through variables that are read when a process is executed, so they stay spawned. The engine's
-    own process only schedules: since workers are processes of their own (0.2x on), it can be forked.
-    """
-    try:
-        import vllm.utils.ompmultiprocessing  # noqa: F401
-        from vllm.v1.engine import utils
-    except ImportError:
-        return
-    if platform_name() == "cpu" and hasattr(utils, "get_mp_context"):
-        utils.get_mp_context = lambda: multiprocessing.get_context("fork")
 
 
 def main() -> None:
