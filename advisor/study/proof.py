@@ -25,7 +25,8 @@ def prove(judge: Callable[[], Verdict], request: TuneRequest, launch: Launches, 
     verdict = judge()
     while step := next(iter(proof.steps(verdict, launch.done(), evaluates)), None):
         if not _fits(verdict.winner, request, launch):
-            return proof.unproven(verdict)
+            verdict = proof.unproven(verdict)
+            break
         progress.stage(_told(*step, request.budget.soak_s))
         _one(launch, *step)
         if lost := proof.loss(verdict.winner, launch.done(), tolerance):
