@@ -42,7 +42,8 @@ def confirm(
     """
     while step := next_launch(done(), objective, budget, since, tolerance):
         launch(*step)
-        _check_default(done())
+        if step[0].is_baseline:
+            _check_default(done())
     return decide(done(), objective, budget.confirm_rounds, budget.confirm_most, tolerance)
 
 

@@ -140,16 +140,17 @@ def test_rounds_go_on_while_a_further_objective_is_open(seed):
 
 
 def test_a_loss_that_is_not_clear_yet_gets_more_rounds_before_a_gain_wins():
-    costs = [80.0, 118.0, 104.0, *[106.0, 107.0, 105.0] * 3]  # TTFT of the candidate, against 100
-    trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, 130.0, 106.0)]
+    costs = [104.0, 118.0, 111.0, *[110.0, 111.0, 112.0] * 3]  # TTFT of the candidate, against 100
+    trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, 130.0, 101.0)]
 
     def launched(candidate, number):
-        values = (100.0, 100.0) if candidate.is_baseline else (130.0, costs[number] + 3)
+        values = (100.0, 100.0) if candidate.is_baseline else (130.0, costs[number])
         trials.append(launch(len(trials), candidate.settings, *values, phase="confirm", round=number))
 
     assert confirm(launched, lambda: trials, Objective("output_tok_s"), Budget(1e9)).launches == 3
     del trials[2:]
-    assert confirm(launched, lambda: trials, TWO, Budget(1e9)).launches > 3
+    verdict = confirm(launched, lambda: trials, TWO, Budget(1e9))
+    assert verdict.launches > 3 and verdict.decision is Decision.KEEP_DEFAULTS and "a trade" in verdict.reason
 
 
 def test_a_sure_loss_in_the_first_objective_ends_the_rounds():

@@ -286,7 +286,8 @@ def test_a_challenger_of_another_day_is_compared_with_baselines_of_its_own_day()
 
 
 def test_so_is_one_that_a_longer_search_finds_in_the_same_sitting():
-    launches = Launches([trial(1, {"--a": 1}, 130.0)])
+    gains = {"default": 100.0, "--a=1": 130.0, "--c=1": 150.0}
+    launches = Launches([trial(1, {"--a": 1}, 130.0)], value=lambda candidate, _: gains[candidate.label])
     launches.confirm()
     launches.done.append(trial(len(launches.done), {"--c": 1}, 150.0))
     verdict = launches.confirm()
