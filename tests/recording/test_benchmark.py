@@ -1,0 +1,144 @@
+"""The comparison of searches, on a grid whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+
+import pytest
+
+from advisor.errors import InputError
+from advisor.records import Candidate, Objective
+from benchmarks import search as benchmark
+from benchmarks.grids import load, recorded_files
+from benchmarks.player import Player, Step, reached, share_at
+from benchmarks.strategies import STRATEGIES
+from tests.recording import synthetic
+
+BEST = Candidate({"--backend": "B1", "--graphs": "G1", "--sizes": "S1"})
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return synthetic.write_grid(tmp_path_factory.mktemp("grids") / "synthetic.jsonl", launches=3)
+
+
+@pytest.fixture(scope="module")
+def case(path):
+    return load(path)
+
+
+def played(case, name, seed=0):
+    player = Player(case, seed)
+    STRATEGIES[name](player)
+    return player
+
+
+def test_truth_is_what_the_samples_say_and_failures_have_none(case):
+    assert max(case.truth, key=case.truth.get) == BEST.key and case.share(BEST.key) == 1
+    for key, value in case.truth.items():
+        assert value == pytest.approx(synthetic.truth(Candidate(json.loads(key))), rel=0.02)
+    failed = case.keys - case.truth.keys()
+    assert failed and all("B2" in key and "G2" in key for key in failed)
+    assert case.noise_source == "repeated launches in the grid"
+    assert case.launch_noise == pytest.approx(synthetic.LAUNCH, rel=0.35)
+    assert case.noise.within == pytest.approx(synthetic.REST, rel=0.35)
+
+
+@pytest.mark.parametrize("name", ["random", "tpe", "grid"])
+def test_a_strategy_without_an_end_launches_everything_once(case, name):
+    player = played(case, name)
+    keys = [trial.candidate.key for trial in player.trials]
+    assert keys[0] == Candidate().key and len(keys) == len(set(keys)) == len(case.keys)
+    assert player.steps[-1].spent_s == pytest.approx(sum(trial.total_s for trial in player.trials))
+
+
+def test_one_factor_at_a_time_climbs_and_ends(case):
+    player = played(case, "one-factor")
+    assert player.steps[-1].share > 0.97 and len(player.trials) < 0.8 * len(case.keys)
+    changed = [trial.candidate.overrides for trial in player.trials]
+    assert changed[0] == 0 and changed[1] == 1
+
+
+def test_ours_needs_less_than_a_drawn_order(case):
+    minutes = {
+        name: statistics.median(
+            reached(played(case, name, seed).steps, 0.98).spent_s / 60 for seed in range(6)
+        )
+        for name in ("ours", "random")
+    }  # fmt: skip
+    assert minutes["ours"] < 0.7 * minutes["random"]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_other_noise(case):
+    one, again, other = (played(case, "grid", seed) for seed in (1, 1, 2))
+    figures = [[item.output_tok_s for trial in run.trials for item in trial.samples] for run in (one, again, other)]
+    assert figures[0] == figures[1] != figures[2]
+    assert one.trials[0].candidate == other.trials[0].candidate
+
+
+def test_the_best_so_far_is_by_measured_score_and_its_worth_by_the_truth(case):
+    player = Player(case, 0)
+    slow = Candidate({"--backend": "B3"})
+    for candidate in (Candidate(), slow, BEST, slow):
+        player.launch(candidate)
+    shares = [step.share for step in player.steps]
+    assert shares == [case.share("{}"), case.share("{}"), 1.0, 1.0]
+    assert reached(player.steps, 0.98).launches == 3 and reached(player.steps[:2], 0.98) is None
+    assert share_at(player.steps, 0.0) == 0.0 and share_at(player.steps, 1e9) == 1.0
+
+
+def test_a_run_ends_early_only_when_nothing_can_change(case):
+    shares, at_s = list(benchmark.targets(case).values()), benchmark.compared_at_s(case)
+    whole = benchmark.judged(played(case, "random", 3).steps, shares, at_s, case.whole_s)
+    short = benchmark.play(case, "random", 3)
+    assert (short.minutes, short.launches, short.regret) == (whole.minutes, whole.launches, whole.regret)
+
+
+def test_a_target_that_is_never_reached_is_infinite_and_says_so():
+    run = benchmark.judged([Step(60.0, 1, 0.5), Step(120.0, 2, 0.99)], [0.98, 0.995], 90.0, 240.0)
+    assert run.minutes == (2.0, math.inf) and run.launches == (2.0, math.inf) and run.regret == 0.5
+    assert run.curve[0] == 0.0 and run.curve[-1] == 0.99 and len(run.curve) == benchmark.POINTS
+    told = benchmark._quartiles([1.0, math.inf, math.inf])
+    assert (told["median"], told["high"]) == (None, None) and told["reached"] == pytest.approx(1 / 3)
+
+
+def test_the_report_has_the_promised_shape_and_is_plain_json(path):
+    result = benchmark.report([path], 3, ["ours", "random", "one-factor"], workers=1)
+    told = json.loads(json.dumps(result, allow_nan=False))["grids"]["synthetic"]
+    assert set(told["strategies"]) == {"ours", "random", "one-factor"}
+    for item in told["strategies"].values():
+        assert item["gpu_minutes_to_98_percent_median"] > 0 and 0 <= item["final_regret_median"] < 1
+        assert item["runs"] == 3
+    assert told["strategies"]["random"]["ratio_to_random"] == 1
+    text = "\n".join(benchmark.lines(result))
+    assert "| ours |" in text and "never" not in text.split("regret")[0] and "▁" in text
+
+
+def test_another_objective_has_another_best(path):
+    case = load(path, Objective("start_s"))
+    assert "enforce_eager" in min(case.truth, key=case.truth.get)
+    assert case.share(Candidate({"enforce_eager": True}).key) > case.share("{}")
+
+
+def test_a_grid_of_the_default_alone_is_refused(path, tmp_path):
+    short = tmp_path / "short.jsonl"
+    short.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
+    with pytest.raises(InputError, match="holds too little"):
+        load(short)
+
+
+def test_parts_of_a_grid_are_not_taken_for_grids(monkeypatch, tmp_path):
+    from benchmarks import grids
+
+    for name in ("a.jsonl", "a.0of2.jsonl", "b-0.6B-of.jsonl"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(grids, "RECORDED", tmp_path)
+    assert [item.name for item in recorded_files()] == ["a.jsonl", "b-0.6B-of.jsonl"]
+
+
+def test_a_drawn_order_is_drawn(case):
+    first = [trial.candidate.key for trial in played(case, "random", 0).trials]
+    second = [trial.candidate.key for trial in played(case, "random", 1).trials]
+    assert first != second and sorted(first) == sorted(second)
