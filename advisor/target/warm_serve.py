@@ -37,7 +37,9 @@ from typing import NoReturn
 
 # What API server and engine import in any case, in an order that brings the large ones first. What this release has not is
 # passed over. FlashInfer's attention backend is missing on purpose: its import initialises CUDA.
-ESSENTIAL = ("torch", "vllm", "vllm.entrypoints.cli.serve", "vllm.v1.engine.core", "vllm.v1.engine.async_llm")
+ESSENTIAL = ("vllm", "torch", "vllm.entrypoints.cli.serve", "vllm.v1.engine.core", "vllm.v1.engine.async_llm")
+# The CPU worker replaces functions of torch and of vLLM, which others must not have imported by name before.
+FIRST = {"cpu": ("vllm.v1.executor.multiproc_executor", "vllm.v1.worker.cpu_worker")}
 COMMON = (
     "vllm.entrypoints.openai.api_server",
     "vllm.entrypoints.launchers.api_server.entry",
@@ -122,11 +124,12 @@ class EnvironmentUse:
 def import_all(architecture: str | None, left_out: list[str], control) -> list[str]:
     """Import what servers need, one module after the other; returns what failed, as `module: error`. Raises Unfit."""
     failed: list[str] = []
-    import_some(ESSENTIAL, left_out, failed, control)
+    import_some(ESSENTIAL[:1], left_out, failed, control)
+    platform = platform_name() if not failed else ""
+    import_some((*FIRST.get(platform, ()), *ESSENTIAL[1:]), left_out, failed, control)
     if failed:
         raise Unfit(f"vLLM cannot be imported: {failed[0]}")
     import_some(COMMON, left_out, failed, control)
-    platform = platform_name()
     import_some((*BY_PLATFORM.get(platform, ()), *model_modules(architecture)), left_out, failed, control)
     return failed
 
@@ -147,10 +150,13 @@ def import_some(names, left_out: list[str], failed: list[str], control) -> None:
 
 
 def platform_name() -> str:
-    """cuda, cpu, rocm ...: what this vLLM runs on here."""
-    from vllm.platforms import current_platform
+    """cuda, cpu, rocm ...: what this vLLM runs on here. Raises Unfit where it does not say."""
+    try:
+        from vllm.platforms import current_platform
 
-    return current_platform._enum.name.lower()
+        return current_platform._enum.name.lower()
+    except Exception as error:
+        raise Unfit(f"vLLM cannot be imported: {type(error).__name__}: {error}") from None
 
 
 def model_modules(architecture: str | None) -> list[str]:
@@ -200,11 +206,16 @@ def driver_starts_in_a_fork() -> bool:
 
 def child_process() -> str | None:
     """An import that started a process keeps pipes to it, which a fork would share. Later on, guards are children too."""
+    found = children()
+    return f"started a process ({found[0]})" if found else None
+
+
+def children() -> list[int]:
+    found: list[int] = []
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
-            if children := file.read().split():
-                return f"started a process ({children[0]})"
-    return None
+            found += map(int, file.read().split())
+    return found
 
 
 # ---------------------------------------------------------------- the socket
@@ -299,6 +310,9 @@ def without_it(request: dict, unfit: Unfit, control: Control, env: dict[str, str
     if unfit.module in (None, *ESSENTIAL) or len(without) > MOST_LEFT_OUT:
         return
     print(f"advisor: {unfit}: once more without it", file=sys.stderr, flush=True)
+    for pid in children():  # they would stay children of this process, whatever it executes
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     begin_anew({**request, "without": without}, control, env)
 
 

@@ -50,3 +50,10 @@ def test_the_cpu_build():
 def test_a_log_that_tells_nothing():
     found = parse_startup("", 12.5, parse_active(""))
     assert found == StartUp(rest_s=12.5)
+
+
+def test_a_forked_server_has_no_imports_and_its_parts_add_up_too():
+    log = (LOGS / "cpu-eager.log").read_text(encoding="utf-8")
+    found = parse_startup(log, START_S["cpu-eager"], parse_active(log), forked=True)
+    assert found.imports_s is None and parts("cpu-eager").imports_s > 5
+    assert found.rest_s == pytest.approx(START_S["cpu-eager"] - (found.load_s or 0.0), abs=0.02)

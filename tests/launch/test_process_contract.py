@@ -162,14 +162,14 @@ class TestExecuted(ProcessContract):
         return start
 
 
-class TestForked(ProcessContract):
-    @pytest.fixture(scope="class")
-    def launcher(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-        log = tmp_path_factory.mktemp("launcher") / "log"
-        launcher = Launcher(sys.executable, "LlamaForCausalLM", ENV, log, lambda: None)
-        with contextlib.closing(launcher):
-            yield launcher
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    log = tmp_path_factory.mktemp("launcher") / "log"
+    with contextlib.closing(Launcher(sys.executable, "LlamaForCausalLM", ENV, log)) as launcher:
+        yield launcher
 
+
+class TestForked(ProcessContract):
     @pytest.fixture
     def start(self, tmp_path: Path, started: list[GuardedProcess], launcher: Launcher) -> Start:
         def start(*words: str, env=None, scratch=None, grace: Grace = SHORT) -> GuardedProcess:
@@ -218,7 +218,7 @@ def test_neither_launcher_nor_server_outlives_a_killed_advisor(tmp_path: Path) -
         launcher = Launcher(sys.executable, None, env, folder / "launcher.log", lambda: None)
         argv = (sys.executable, "-m", "program", "family")
         process = GuardedProcess(argv, env, folder, folder / "log", Grace(0.3, 0.2), guard=launcher.guard)
-        while (folder / "log").read_text().count("\\n") < 3:
+        while not (folder / "log").exists() or (folder / "log").read_text().count("\\n") < 3:
             time.sleep(0.02)
         print(launcher.pid, process.guard_pid, *(member.pid for member in process.processes()), flush=True)
         time.sleep(60)

@@ -42,7 +42,7 @@ def test_machines(machine, said) -> None:
         ("-tp=4", "--tensor-parallel-size 4"),
         ("--pipeline-parallel-size 2", "--pipeline-parallel-size 2"),
         ("-dp 2", "--data-parallel-size 2"),
-        ("-dcp 2", "-dcp 2"),
+        ("-dcp 2", "--decode-context-parallel-size 2"),
         ("--api-server-count 3", "--api-server-count 3"),
         ("--distributed-executor-backend ray", "ray"),
         ("--distributed_executor_backend external_launcher", "external_launcher"),

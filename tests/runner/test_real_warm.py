@@ -39,12 +39,6 @@ def test_baseline_and_search_are_forked_and_nothing_that_is_reported(runner):
     assert from_json(Trial, to_json(trials[0])) == trials[0]
 
 
-def test_a_forked_start_has_no_part_for_imports(runner):
-    forked, executed = (runner.run(Job(number, phase, Candidate(), (0,))) for number, phase in enumerate(("search", "confirm")))
-    assert forked.start_up.imports_s is None and forked.start_up.rest_s is not None
-    assert executed.start_up.imports_s is not None
-
-
 def test_why_a_candidate_was_launched_cold_stands_in_its_trial(runner):
     trial = runner.run(Job(0, "search", Candidate({"VLLM_READ_AT_IMPORT": "1"}), (0,)))
     assert trial.launcher == "cold"

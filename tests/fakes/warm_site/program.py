@@ -1,10 +1,20 @@
 """Programs for the contract of processes: `python -m program NAME ...`."""
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import time
+
+
+def files():
+    """Open descriptors and what they are; that of this very listing is closed by then."""
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
+    return found
 
 
 def facts():
@@ -17,7 +27,7 @@ def facts():
         "cwd": os.getcwd(),
         "env": dict(os.environ),
         "session": os.getsid(0) == os.getpid() == os.getpgid(0),
-        "files": {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")},
+        "files": files(),
         "ignored": ignored,
         "interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
         "wakeup": signal.set_wakeup_fd(-1),
