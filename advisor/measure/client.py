@@ -116,8 +116,12 @@ class BenchClient:
             return _lost(seed, f"the benchmark client failed: {answer['error_class']}: {answer['error']}")
         if processes > 1 and (problem := _join(path, [Path(answer["result_path"]) for answer in answers])):
             return _lost(seed, problem)
-        after = counters.read_settled(server_url, before, workload.num_prompts)
-        return read_sample(path, workload, seed, counters.difference(before, after), self._shown(path), self._slo)
+
+        def counted(completed: int) -> counters.Counters | None:
+            """Requests that failed are in no server's count: waiting for them would cost seconds for nothing."""
+            return counters.difference(before, counters.read_settled(server_url, before, completed))
+
+        return read_sample(path, workload, seed, counted, self._shown(path), self._slo)
 
     def _shown(self, path: Path) -> str:
         root = self._root.absolute() if self._root else None
@@ -162,17 +166,21 @@ def read_sample(
     path: Path,
     workload: Workload,
     seed: int,
-    counted: counters.Counters | None,
+    counting: Callable[[int], counters.Counters | None] | None,
     shown: str | None = None,
     slo: Sequence[SloLimit] = (),
 ) -> Sample:
-    """The sample in a raw result file, judged. A file that cannot be read is a sample with that problem."""
+    """The sample in a raw result file, judged. A file that cannot be read is a sample with that problem.
+
+    `counting(completed)`: what the server counted meanwhile, as soon as it has counted so many requests.
+    """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         taken = with_requests(summarise(raw, seed), raw, workload, slo)
         taken = dataclasses.replace(
             taken, client=client_load(raw), prompts=prompts_digest(raw), slices=slices_of(raw)
         )
+        counted = counting(taken.requests) if counting else None
         found = judge(raw, taken, workload, counted, most_processes(usable_cores(), workload))
     except (OSError, ValueError, TypeError, KeyError) as error:
         return _lost(seed, f"the raw result cannot be used: {error}")
