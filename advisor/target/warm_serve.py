@@ -29,6 +29,7 @@ import runpy
 import select
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -288,11 +289,20 @@ def launcher(request: dict) -> dict | None:
         without_it(request, unfit, control, use.before)
         control.send({"unfit": str(unfit)})
         return None
+    let_processes_be_named()
     control.send({"ready": facts(time.monotonic() - begun, use, request["without"], failed)})
     order = fork_until_told_to_leave(control, guard, request.get("affinity"))
     if order is not None and cpu.is_ours():
         cpu.fork_engine_and_worker(cpu.executed(use.before))
     return order and {**order, "changes": use.changes}
+
+
+def let_processes_be_named() -> None:
+    """setproctitle looks for the memory of the arguments beside that of the environment, which servers replace."""
+    with contextlib.suppress(ImportError):
+        import setproctitle
+
+        setproctitle.getproctitle()
 
 
 def as_workers_are(cpu, request: dict, use: EnvironmentUse, control: Control) -> None:
@@ -406,6 +416,7 @@ def serve(order: dict) -> None:
     if not getattr(sys.flags, "safe_path", False):  # before 3.11 there is no such thing, and -m begins with this folder
         sys.path.insert(0, os.getcwd())
     sys.argv = [module, *arguments]
+    keep_the_port_to_this_process(arguments)
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -415,6 +426,36 @@ def behave_like_a_new_interpreter() -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def keep_the_port_to_this_process(arguments: list[str]) -> None:
+    """A cold server spawns its engine, which has no part in the API server's socket; a forked one would keep it open."""
+    if "--port" not in arguments:
+        return
+    port = int(arguments[len(arguments) - arguments[::-1].index("--port")])
+
+    def close_in_child() -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError):
+                if bound_to(fd) == port:
+                    os.dup2(null, fd, inheritable=False)  # whoever closes it later closes no other file
+        os.close(null)
+
+    os.register_at_fork(after_in_child=close_in_child)
+
+
+def bound_to(fd: int) -> int | None:
+    """The TCP port of a socket that is connected to nobody. Raises OSError where nothing is open."""
+    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+        return None
+    with contextlib.closing(socket.socket(fileno=os.dup(fd))) as found:
+        if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
+            return None
+        with contextlib.suppress(OSError):
+            found.getpeername()
+            return None
+        return found.getsockname()[1]
 
 
 def in_bad_fork() -> bool:
