@@ -48,6 +48,7 @@ def tune(place: Path, engine_python: str) -> subprocess.CompletedProcess[str]:
         place, "tune", "--model", "demo", "--gpu", "auto", "--workload", "tiny", "--budget", "20m", "--samples", "1",
         "--serve-args", "--load-format dummy --max-model-len 512 --enforce-eager", "--env", "VLLM_CPU_KVCACHE_SPACE=1",
         "--space", "space.yaml", "--engine-python", engine_python, "--storage", "sqlite:///study.db",
+        "--measure-all",  # a candidate that is far behind would be dropped, and this is about what is confirmed
     )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ EAGER = "settings: {enforce_eager: {values: [default, true]}}"
 
 
 def test_a_slower_setting_keeps_the_defaults(request_for):
-    answer = pipeline.tune(request_for(EAGER), Silent())
+    answer = pipeline.tune(request_for(EAGER, measure_all=True), Silent())
     assert answer.result.verdict.decision is Decision.KEEP_DEFAULTS
     assert answer.result.tuned_command == answer.result.baseline_command
     assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]
@@ -209,7 +209,7 @@ def test_a_full_disk_is_told_and_the_study_goes_on(request_for, monkeypatch):
         pipeline.tune(request_for(EAGER), Silent())
     assert children() == []
     answer = pipeline.tune(request_for(EAGER), Silent())
-    assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]
+    assert [trial.phase for trial in answer.result.trials] == ["baseline", "search"]
 
 
 def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
@@ -219,8 +219,10 @@ def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
     again = pipeline.tune(request_for(space, trials=1), Silent()).result
     assert again.trials == first.trials
     more = pipeline.tune(request_for(space, trials=2), Silent()).result
-    assert [trial.phase for trial in more.trials[10:]] == ["search", *["confirm"] * 3, "soak", "restart"]
-    assert more.tuned_command.env["FAKE_SPEED"] == "1000"
+    # The new challenger has rounds of its own, with new launches of the default.
+    assert [trial.phase for trial in more.trials[10:]] == ["search", *["confirm"] * 6, "soak", "restart"]
+    assert {trial.round for trial in more.trials[11:17]} == {3, 4, 5}
+    assert more.tuned_command.env["FAKE_SPEED"] == "1000" and more.verdict.launches == 3
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a b/c"])

@@ -106,10 +106,12 @@ def race_for(trials: Sequence[Trial], objective: Objective, samples: int) -> Rac
     A load that is searched for on each launch has no samples to compare. A launch that breaks an SLO is nobody's rival: a slower
     one that meets it would win.
     """
+    if objective.find_load:
+        return None
     measured = [item for item in map(evidence, trials) if item.phase in ("baseline", "search")]
     measured = [item for item in measured if scores(item, objective) is not None]
     rivals = [item for item in measured if not slo_breaches(item, objective)]
-    if not rivals or objective.find_load:
+    if not rivals:
         return None
     noises = tuple(_noise(measured, trials, one) for one in objective.each)
     lucky = luck(len(rivals))

@@ -1,4 +1,5 @@
-"""Two real launches on the processor: warm-up, plan and samples as recorded, with one client process and with two."""
+"""Three real launches on the processor: warm-up, plan, slices and samples as recorded, with one client process and with two, and
+one that is dropped after its slice."""
 
 from __future__ import annotations
 
@@ -11,9 +12,22 @@ import pytest
 from advisor.measure.client import BenchClient
 from advisor.measure.length import least_s, wanted_s
 from advisor.measure.workload import load_workload
-from advisor.records import Candidate, EngineFacts, Facts, GpuFacts, Invalid, ModelFacts, SamplingPlan, Trial
-from advisor.runner.base import Earlier, Job
+from advisor.records import (
+    Candidate,
+    EngineFacts,
+    Facts,
+    GpuFacts,
+    Invalid,
+    ModelFacts,
+    Objective,
+    Outcome,
+    SamplingPlan,
+    Trial,
+)
+from advisor.runner.base import Earlier, Job, Race
 from advisor.runner.real import RealRunner
+from advisor.search.race_noise import Noise
+from advisor.search.racing import SLICE_SEEDS_FROM, race_for, slice_seeds
 
 pytestmark = pytest.mark.engine
 SERVE_ARGS = ("--load-format", "dummy", "--enforce-eager", "--max-model-len", "512")
@@ -29,23 +43,33 @@ def facts(python: str, model: Path) -> Facts:
 
 
 @pytest.fixture(scope="module")
-def launches(engine_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Trial, Path]:
-    """A baseline that makes the plan with one client process, and a launch of the same with two."""
+def launches(engine_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Trial, Trial, Path]:
+    """A baseline that makes the plan with one client process, a launch of the same with two, and one that serves one at a time."""
     folder = tmp_path_factory.mktemp("study")
     env = {"VLLM_CPU_KVCACHE_SPACE": "1"}
     workload = load_workload("tiny", output_tokens=64)
     with BenchClient(engine_python, str(tiny_model), timeout_s=200, root=folder) as client:
 
-        def run(number: int, phase: str, plan: SamplingPlan | None) -> Trial:
+        def run(number: int, phase: str, plan: SamplingPlan | None, race: Race | None = None, **settings: int) -> Trial:
             made = RealRunner(
                 facts(engine_python, tiny_model), workload, SERVE_ARGS, env, folder, client, earlier=Earlier(plan),
                 judge_machine=lambda *_: (),
             )  # fmt: skip
-            return made.run(Job(number, phase, Candidate(), SEEDS))
+            named = {f"--{name.replace('_', '-')}": value for name, value in settings.items()}
+            slices = slice_seeds("baseline", [], Objective()) if phase == "baseline" else (SLICE_SEEDS_FROM,)
+            job = Job(number, phase, Candidate(named), SEEDS, slice_seeds=slices, slice_waves=1, race=race)
+            return made.run(job)
 
         alone = run(0, "baseline", None)
         assert alone.plan is not None, alone.reason
-        return alone, run(1, "search", dataclasses.replace(alone.plan, client_processes=2)), folder
+        together = run(1, "search", dataclasses.replace(alone.plan, client_processes=2))
+        return alone, together, run(2, "search", alone.plan, certain(alone), max_num_seqs=1), folder
+
+
+def certain(baseline: Trial) -> Race | None:
+    """The race against the baseline, with the noise of a quiet machine, however busy this one is."""
+    race = race_for([baseline], Objective(), len(SEEDS))
+    return dataclasses.replace(race, noises=(Noise(0.02, 0.02, 20),)) if race else None
 
 
 def harmless(trial: Trial) -> bool:
@@ -66,7 +90,7 @@ def test_the_baseline_is_warmed_up_and_long_enough(launches):
 
 
 def test_two_processes_send_the_same_prompts_once_and_measure_the_same_server(launches):
-    alone, together, folder = launches
+    alone, together, _, folder = launches
     assert harmless(together), together.reason
     assert [sample.client.processes for sample in together.samples] == [2, 2]
     for one, two in zip(alone.samples, together.samples, strict=True):
@@ -78,3 +102,23 @@ def test_two_processes_send_the_same_prompts_once_and_measure_the_same_server(la
     raw = json.loads((folder / together.samples[0].raw).read_text())
     assert len(raw["errors"]) == together.plan.num_prompts and len(raw["advisor_client"]["processes"]) == 2
     assert not list(folder.rglob("*.part*"))
+
+
+def test_slices_are_short_and_valid_and_of_the_same_prompts(launches):
+    alone, together, slow, _ = launches
+    assert [sample.seed for sample in alone.slices] == [SLICE_SEEDS_FROM + n for n in range(3)]
+    first = alone.slices[0]
+    assert set(first.classes) <= {Invalid.CLIENT_BOUND} and first.requests == alone.plan.slice_prompts
+    assert first.requests <= alone.samples[0].requests / 2 and first.duration_s < alone.samples[0].duration_s
+    assert {trial.slices[0].prompts for trial in (alone, together, slow)} == {first.prompts}
+
+
+def test_a_server_that_serves_one_at_a_time_is_dropped_after_its_slice(launches):
+    alone, _, slow, folder = launches
+    assert slow.outcome is Outcome.OK, slow.reason
+    if any(sample.problems for sample in (alone.slices[0], *slow.slices)):
+        pytest.skip("this machine is too busy for a slice that counts")
+    assert slow.dropped is not None and slow.samples == () and slow.answers is None
+    assert slow.dropped.reason.startswith(f"after a slice of {alone.plan.slice_prompts} requests: output_tok_s -")
+    assert slow.measure_s < alone.measure_s / 2
+    assert (folder / slow.slices[0].raw).exists()
