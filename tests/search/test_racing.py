@@ -78,14 +78,16 @@ def test_a_launch_differs_from_others_by_no_more_than_the_factor_says(name):
     assert 1 < noise.between / noise.within <= BETWEEN + 0.05
 
 
-SLICE_NOISE = 2.0  # a slice has a quarter of a sample's requests
+# Of a slice, over a sample's: a quarter of the requests would give 2. The first quarters of the recorded samples on the H200, which
+# have the rest of the load behind them, gave 3.2 (1.05% beside launch and seed, whole samples 0.33%), their halves 1.1.
+QUARTER, WORST = 2.0, 3.2
 
 
-def drawn(rng, number, gain, noise, shifts, phase="search", whole=True):
+def drawn(rng, number, gain, noise, shifts, phase="search", slice_noise=QUARTER):
     level = 100 * math.exp(math.log1p(gain) + rng.gauss(0, noise.between))
     slices = (SLICE, SLICE + 1, SLICE + 2) if phase == "baseline" else (SLICE,)
     made = trial(number, {"--a": number} if number else {}, phase=phase)
-    scale = {**dict.fromkeys((0, 1), noise.within), **dict.fromkeys(slices, SLICE_NOISE * noise.within)}
+    scale = {**dict.fromkeys((0, 1), noise.within), **dict.fromkeys(slices, slice_noise * noise.within)}
     values = {seed: level * math.exp(shifts[seed] + rng.gauss(0, scale[seed])) for seed in scale}
     return dataclasses.replace(
         made,
@@ -94,12 +96,12 @@ def drawn(rng, number, gain, noise, shifts, phase="search", whole=True):
     )
 
 
-def dropped(rng, gain, noise, earlier):
+def dropped(rng, gain, noise, earlier, slice_noise):
     """The look at which a candidate is dropped that gains so much over the default and `earlier` others, all alike; 0: none."""
     shifts = {seed: rng.gauss(0, noise.seeds) for seed in (0, 1, SLICE, SLICE + 1, SLICE + 2)}
-    rivals = [drawn(rng, 0, 0.0, noise, shifts, phase="baseline")]
-    rivals += [drawn(rng, number, 0.0, noise, shifts) for number in range(1, earlier + 1)]
-    own = drawn(rng, 9, gain, noise, shifts)
+    rivals = [drawn(rng, 0, 0.0, noise, shifts, "baseline", slice_noise)]
+    rivals += [drawn(rng, number, 0.0, noise, shifts, slice_noise=slice_noise) for number in range(1, earlier + 1)]
+    own = drawn(rng, 9, gain, noise, shifts, slice_noise=slice_noise)
     run = race_for(rivals, THROUGHPUT, 2)
     for look in (1, 2):
         if run.judge(None, own.slices, own.samples[: look - 1]):
@@ -107,20 +109,21 @@ def dropped(rng, gain, noise, earlier):
     return 0
 
 
-def share(gain, noise, earlier, runs, looks=(1, 2)):
+def share(gain, noise, earlier, runs, looks=(1, 2), slice_noise=QUARTER):
     rng = random.Random(f"{gain} {noise} {earlier}")
-    return statistics.fmean(dropped(rng, gain, noise, earlier) in looks for _ in range(runs))
+    return statistics.fmean(dropped(rng, gain, noise, earlier, slice_noise) in looks for _ in range(runs))
 
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("earlier", [0, 3])
 def test_a_better_candidate_is_hardly_ever_dropped(name, earlier):
-    """2% better than rivals that are all alike, of which the luckiest leads: the error that is stated holds."""
-    assert share(0.02, recorded(name), earlier, runs=2000) <= ERROR
+    """2% better than rivals that are all alike, of which the luckiest leads: the stated error holds, with noisy slices too."""
+    assert share(0.02, recorded(name), earlier, runs=2000, slice_noise=WORST) <= ERROR
 
 
 def test_a_candidate_that_is_10_percent_worse_costs_one_slice():
     assert share(-0.10, recorded("H200"), earlier=3, runs=500, looks=(1,)) > 0.9
+    assert share(-0.10, recorded("H200"), earlier=3, runs=500, looks=(1,), slice_noise=WORST) > 0.7
 
 
 def test_even_the_first_candidate_is_dropped_where_it_is_far_behind():
