@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class Reply:
     tokens: tuple[str, ...] = ()
     logprobs: tuple[float | None, ...] = ()  # natural logarithm, one a token
     top: tuple[Mapping[str, float | None], ...] = ()  # the likeliest tokens and theirs, one mapping a token
+    # Its mappings have no hash. What is worked out of a reply is kept for that very one (verdict/distance.py).
+    __hash__ = object.__hash__
 
     @property
     def ok(self) -> bool:
@@ -62,14 +65,21 @@ def write_answers(path: Path, answers: Answers) -> None:
 
 
 def read_answers(path: Path) -> Answers:
-    """Raises InputError where the file is missing or holds something else."""
+    """Raises InputError where the file is missing or holds something else. A file that is read again is not read anew."""
     try:
-        answers = from_json(Answers, json.loads(path.read_text(encoding="utf-8")))
+        told = path.stat()
+        answers = _read(path, told.st_mtime_ns, told.st_size)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} holds no answers of the output gate: {error}") from None
     if answers.format != FORMAT:
         raise InputError(f"{path} has the format {answers.format!r}; this advisor reads {FORMAT!r}")
     return answers
+
+
+@lru_cache(maxsize=32)
+def _read(path: Path, _changed_ns: int, _size: int) -> Answers:
+    """Each candidate is compared with all launches of the default: without a memory of them all are read again for each."""
+    return from_json(Answers, json.loads(path.read_text(encoding="utf-8")))
 
 
 # ---------------------------------------------------------------- from the server's JSON

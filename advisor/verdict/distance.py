@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,8 +20,12 @@ LIKELIEST = 4
 SKIPPED = 1  # the first position of a forced answer: its input is the prompt's own last token, not the forced one
 
 
+@lru_cache(maxsize=1024)  # replies of some 25 launches
 def series(reply: Reply) -> np.ndarray:
-    """positions x values: the token's log-probability and, where asked for, those of the likeliest ones by rank. NaN where None."""
+    """positions x values: the token's log-probability and, where asked for, those of the likeliest ones by rank. NaN where None.
+
+    Not to be written to: it is kept, since every candidate is held against the same baselines.
+    """
     ranks = min((len(item) for item in reply.top), default=0)
     rows = []
     for position, value in enumerate(reply.logprobs):
@@ -28,7 +33,9 @@ def series(reply: Reply) -> np.ndarray:
             sorted((_number(item) for item in reply.top[position].values()), reverse=True)[:ranks] if reply.top else []
         )
         rows.append([_number(value), *best])
-    return np.array(rows, dtype=float).reshape(len(rows), 1 + ranks)
+    found = np.array(rows, dtype=float).reshape(len(rows), 1 + ranks)
+    found.flags.writeable = False
+    return found
 
 
 def _number(value: float | None) -> float:
@@ -118,18 +125,23 @@ def likeliest_gaps(matched: Iterable[tuple[Reply, Reply]]) -> list[float]:
 
 
 def _not_common(one: Reply, other: Reply) -> float:
-    shares = []
-    for first, second in zip(one.top[SKIPPED:], other.top[SKIPPED:], strict=False):
-        mine, theirs = _likeliest(first, one.forced), _likeliest(second, other.forced)
-        if mine and theirs:
-            shares.append(1 - len(mine & theirs) / min(len(mine), len(theirs)))
+    shares = [
+        1 - len(mine & theirs) / min(len(mine), len(theirs))
+        for mine, theirs in zip(_likeliest(one), _likeliest(other), strict=False)
+        if mine and theirs
+    ]
     return float(np.mean(shares)) if shares else np.nan
 
 
-def _likeliest(values: Mapping[str, float | None], forced: str) -> set[str]:
-    """The four likeliest without the forced one, which is listed wherever it ranks."""
+@lru_cache(maxsize=1024)
+def _likeliest(reply: Reply) -> tuple[frozenset[str], ...]:
+    """At each position the four likeliest without the forced one, which is listed wherever it ranks."""
+    return tuple(_four_likeliest(values, reply.forced) for values in reply.top[SKIPPED:])
+
+
+def _four_likeliest(values: Mapping[str, float | None], forced: str) -> frozenset[str]:
     ranked = sorted((token for token in values if token != forced), key=lambda token: -(values[token] or 0.0))
-    return set(ranked[:LIKELIEST])
+    return frozenset(ranked[:LIKELIEST])
 
 
 # ---------------------------------------------------------------- greedy text

@@ -143,7 +143,12 @@ def test_answers_come_back_from_their_file_and_the_file_is_plain_json(tmp_path):
         ("note",),
     )
     write_answers(tmp_path / "answers.json", answers)
-    assert read_answers(tmp_path / "answers.json") == answers
+    back = read_answers(tmp_path / "answers.json")
+    assert back == answers
+    assert read_answers(tmp_path / "answers.json") is back
+    write_answers(tmp_path / "answers.json", Answers((), 2.5))
+    assert read_answers(tmp_path / "answers.json").seconds == 2.5
+    write_answers(tmp_path / "answers.json", answers)
     json.loads((tmp_path / "answers.json").read_text(), parse_constant=pytest.fail)
 
 
