@@ -150,6 +150,13 @@ def tune(
     output: Annotated[Path, typer.Option(help="Folder for profiles, or the profile's own .yaml file.")] = Path(
         "profiles"
     ),
+    profiles: Annotated[
+        str | None,
+        typer.Option(
+            help="Profiles that order the first launches: a folder, a file, or none. Default: those in --output and those "
+            "that come with the advisor."
+        ),
+    ] = None,
     storage: Annotated[
         str | None, typer.Option(help="Optuna storage to mirror trials to: sqlite:///file.db, postgresql://...")
     ] = None,
@@ -190,7 +197,7 @@ def tune(
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
         engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed, retry_failed=retry_failed,
         soak=soak, quality_command=quality_command, quality_tolerance=quality_tolerance, quality_timeout_s=quality_timeout,
-        measure_all=measure_all, launcher=launcher,
+        measure_all=measure_all, launcher=launcher, profiles=profiles,
     )  # fmt: skip
     if dry_run:
         plan = pipeline.plan(request, Lines(_say, request.objective, request.budget.total_s))

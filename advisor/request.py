@@ -41,6 +41,7 @@ class TuneRequest:
     study: str | None = None
     runs: Path = Path("runs")
     output: Path = Path("profiles")  # a folder, or a file that ends in .yaml
+    profiles: tuple[Path, ...] | None = None  # that order the first launches; None: output's and the advisor's
     storage: str | None = None
     seed: int = 0
     samples: int = 2  # seeds that a launch is measured with
@@ -72,6 +73,7 @@ def request_from_words(
     quality_command: str | None = None,
     soak: str | None = None,
     launcher: str = WARM,
+    profiles: str | None = None,
     **rest: Any,
 ) -> TuneRequest:
     """Raises InputError for the first word that is wrong, before anything is inspected or started."""
@@ -94,8 +96,19 @@ def request_from_words(
         serve_env=parse_env(env),
         quality_command=parse_command(quality_command) if quality_command is not None else (),
         launcher=launcher,
+        profiles=_profiles(profiles),
         **rest,
     )
+
+
+def _profiles(text: str | None) -> tuple[Path, ...] | None:
+    """None: where nothing is said. Raises InputError for a place that is not there."""
+    if text is None or text == "none":
+        return None if text is None else ()
+    path = Path(text)
+    if not path.exists():
+        raise InputError(f"--profiles {text!r} does not exist", "a folder of profiles, one of them, or none")
+    return (path,)
 
 
 def _soak_s(text: str | None, budget_s: float) -> float:

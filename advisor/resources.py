@@ -23,6 +23,12 @@ def search_space_path(name: str = "default") -> Path:
     return _named(search_spaces_folder(), name, "search space")
 
 
+def profiles_folder() -> Path:
+    """Folder of the profiles that come with the advisor: beside the package in a source tree, inside it in an installed wheel."""
+    inside = _PACKAGE / "profiles"
+    return inside if inside.is_dir() else _PACKAGE.parent / "profiles"
+
+
 def presets_folder() -> Path:
     """Folder of the workload presets."""
     return _PACKAGE / "measure" / "presets"

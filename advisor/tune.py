@@ -17,16 +17,14 @@ from advisor.progress import Progress
 from advisor.records import Candidate, Command, Facts, Rejection, StudyResult, Verdict
 from advisor.report.time_account import time_account, time_line
 from advisor.request import TuneRequest
-from advisor.search.loop import search
-from advisor.search.sampler import Sampler
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.store import write_profile
 from advisor.space.candidates import SearchSpace, first_candidates
 from advisor.study import setup
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
-from advisor.study.failures import feasibility
-from advisor.study.launches import Launches, baseline_trial, how_to_continue, search_goes_on
+from advisor.study.launches import Launches, baseline_trial, how_to_continue
 from advisor.study.proof import prove
+from advisor.study.searching import search_study
 from advisor.study.sitting import first_of_sitting
 from advisor.study.spaces import Spaces
 from advisor.verdict.confirm import confirm
@@ -74,20 +72,12 @@ def _measure(
     request: TuneRequest, facts: Facts, study: Study, spaces: Spaces, launch: Launches, progress: Progress
 ) -> Verdict:
     """Baseline, search, confirmation: whatever the journal does not hold yet."""
-    objective, budget = request.objective, request.budget
     try:
         progress.stage("baseline: what is served today")
         for note in setup.goal_notes(request, launch.baseline()):
             progress.note(note)
         launch.take(spaces.of(launch.baseline()))
-        if search_goes_on(budget, study.trials, objective):
-            progress.stage("search")
-            sampler = Sampler(launch.space, objective, request.seed, feasibility(request, facts, study))
-            reason = search(
-                lambda candidate: launch("search", candidate),
-                sampler, budget, objective, launch.done, progress.note, request.retry_failed,
-            )  # fmt: skip
-            progress.note(f"search ended: {reason}")
+        search_study(request, facts, study, spaces, launch, progress)
         progress.stage("verdict: fresh launches of the default and the finalists")
         verdict = prove(lambda: _judged(request, launch), request, launch, progress)
         return with_front(verdict, launch.done(), request.objective)

@@ -13,6 +13,8 @@ from advisor.units import duration
 PROOF_LAUNCHES = 3  # two launches, of which the first has to compile and to build everything anew
 # Of a cold start, what a warm one saves: an H200 with an 8B 99 -> 55 s and 79 -> 53 s, the CPU build with a toy 55 -> 31 s.
 COLD_PART = 0.4
+# Seconds that forking saves, over those of the launcher's imports: an H200 with an 8B 47 s a start, of 21 and 24 s of imports.
+IMPORTS = 2.0
 FINALISTS = 3  # candidates that are launched afresh at most: each one more makes the interval of all wider
 
 
@@ -40,7 +42,7 @@ class Budget:
         proof is kept room for as soon as a candidate leads by more than launches differ.
         """
         one_round = self.confirm_rounds * typical_cost_s(done)
-        found = sum(trial.phase == "search" and trial.ok for trial in done)
+        found = sum(trial.phase == "search" and trial.ok and not trial.dropped for trial in done)
         wanted = (1 + min(max(found, 1), FINALISTS)) * one_round
         proof_s = self.proof_s(done, objective)
         return max(2 * one_round + proof_s, min(wanted + proof_s, self.total_s / 2))
@@ -56,29 +58,40 @@ class Budget:
             return 0.0
         return self.soak_s + PROOF_LAUNCHES * typical_cost_s(done)
 
-    def stop_reason(self, done: Sequence[Trial], objective: Objective) -> str | None:
-        """Why the search must not launch once more, or None."""
+    def search_s(self, done: Sequence[Trial], objective: Objective) -> float:
+        """Seconds that the search may still use."""
+        return self.left_s(done) - self.reserve_s(done, objective)
+
+    def stop_reason(self, done: Sequence[Trial], objective: Objective, least_s: float | None = None) -> str | None:
+        """Why the search must not launch once more, or None. `least_s`: what the cheapest launch would cost, if that is known."""
         searched = sum(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in done)
         if self.trials is not None and searched >= self.trials:
             return f"{searched} trials were asked for"
         reserve = self.reserve_s(done, objective)
-        if self.left_s(done) - reserve < typical_cost_s(done):
+        least_s = typical_cost_s(done) if least_s is None else least_s
+        if self.left_s(done) - reserve < least_s:
             spent = self.total_s - self.left_s(done)
             if not searched:
-                least = duration(spent + reserve + typical_cost_s(done))
+                least = duration(spent + reserve + least_s)
                 return f"budget: one try and its confirmation need about {least} here, --budget gives {duration(self.total_s)}"
             return f"budget: {duration(spent)} of {duration(self.total_s)} used, {duration(reserve)} kept for the confirmation"
         return None
 
 
 def typical_cost_s(done: Sequence[Trial]) -> float:
-    """Median wall seconds of the OK trials, those that compiled anew at what they would have cost with their code at hand."""
-    costs = [
-        trial.total_s - COLD_PART * (trial.start_s or 0.0) if _cold(trial) else trial.total_s
-        for trial in done
-        if trial.ok
-    ]
+    """Median wall seconds of the OK trials that were measured in full, as fresh launches are; those that compiled anew at what
+    they would have cost with their code at hand, those that were forked at what they would have cost without.
+    """
+    imports_s = max((trial.launcher_s or 0.0 for trial in done), default=0.0)
+    costs = [_fresh_s(trial, imports_s) for trial in done if trial.ok and not trial.dropped]
     return statistics.median(costs) if costs else 0.0
+
+
+def _fresh_s(trial: Trial, imports_s: float) -> float:
+    """`imports_s`: of the launcher. A server that is executed imports all of it twice, in its API server and in its engine."""
+    saved = COLD_PART * (trial.start_s or 0.0) if _cold(trial) else 0.0
+    forked = IMPORTS * imports_s - (trial.launcher_s or 0.0) if trial.launcher == "warm" else 0.0
+    return trial.total_s - saved + forked
 
 
 def _cold(trial: Trial) -> bool:

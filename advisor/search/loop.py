@@ -1,14 +1,23 @@
-"""The search: propose, launch, tell, until the budget or the space is used up."""
+"""The search: choose, launch, tell, until nothing more is expected or the budget or the space is used up."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from advisor.records import Candidate, Objective, Outcome, Rejection, Trial
 from advisor.search.budget import Budget
+from advisor.search.choice import Outlook
 from advisor.search.common_failure import check_common_failure
+from advisor.search.effects import Point
 from advisor.search.sampler import Sampler
 from advisor.search.scores import evidence, slo_violation, told_scores
+
+_ASKED = 8  # proposals of Optuna that are weighed, where the space is too large to be known whole
+_SECOND_OPINION = 4  # the same where nothing is expected any more
+_TOLD = ("baseline", "search")
+NOT_EXPECTED = "expected gain below the noise floor"
+Looker = Callable[[Sequence[Trial]], Outlook]
 
 
 def search(
@@ -19,22 +28,30 @@ def search(
     done: Callable[[], Sequence[Trial]],
     note: Callable[[str], None] = lambda _text: None,
     retry_failed: bool = False,
+    known: Sequence[Point] = (),
+    exhaust: bool = False,
 ) -> str:
     """Launch candidates until a reason to stop, which is returned. `done()` gives all trials of the study so far.
 
-    `note` is told what failures teach and which candidates are skipped for it. `retry_failed`: what failed in an earlier session
-    counts as untried. Raises LaunchesFailed when one cause fails several times in a row (advisor/search/common_failure.py).
+    `note` is told what failures teach, and which candidates are not launched and why. `retry_failed`: what failed in an earlier
+    session counts as untried. `known`: figures of elsewhere. `exhaust`: go on when nothing more is expected. Raises
+    LaunchesFailed when one cause fails several times in a row (advisor/search/common_failure.py).
     """
-    for trial in done():
-        forgotten = retry_failed and trial.phase == "search" and not trial.ok
-        if trial.phase in ("baseline", "search") and trial.outcome is not Outcome.INTERRUPTED and not forgotten:
-            teach(sampler, trial, objective)
+    forgotten = {trial.number for trial in done() if retry_failed and trial.phase == "search" and not trial.ok}
+    look = _looker(sampler, objective, known)
+    _teach_all(sampler, [trial for trial in done() if trial.number not in forgotten], objective)
     while True:
-        reason = budget.stop_reason(done(), objective)
+        trials = [trial for trial in done() if trial.number not in forgotten]
+        outlook = look(trials)
+        if not exhaust and nothing_expected(sampler, outlook, look, trials):
+            _leave(sampler, NOT_EXPECTED, look, trials, note)
+            return f"no untried candidate is expected to gain more than launches differ by ({outlook.floor:.1%})"
+        reason = budget.stop_reason(done(), objective, outlook.least_s(sampler.untried))
         if reason:
+            _leave(sampler, _short(reason), look, trials, note)
             return reason
         before = len(sampler.skipped)
-        candidate = sampler.propose()
+        candidate = _next(sampler, outlook, budget.search_s(done(), objective))
         for line in skipped_lines(sampler.skipped[before:]):
             note(line)
         if candidate is None:
@@ -43,6 +60,85 @@ def search(
         for line in teach(sampler, trial, objective):
             note(line)
         check_common_failure([item for item in done() if item.phase == "search"])
+
+
+def recall(
+    sampler: Sampler, budget: Budget, objective: Objective, trials: Sequence[Trial], known: Sequence[Point] = ()
+) -> None:
+    """Why candidates were not launched in a study that is searched no more: kept with the rejections as when it ended."""
+    look, searched = _looker(sampler, objective, known), _searched(trials)
+    _teach_all(sampler, searched, objective)
+    outlook = look(searched)
+    if nothing_expected(sampler, outlook, look, searched):
+        _leave(sampler, NOT_EXPECTED, look, searched)
+    elif reason := budget.stop_reason(searched, objective, outlook.least_s(sampler.untried)):
+        _leave(sampler, _short(reason), look, searched)
+
+
+def nothing_expected(sampler: Sampler, outlook: Outlook, look: Looker, trials: Sequence[Trial]) -> bool:
+    """Whether no launch is worth its seconds, whatever the budget: for the second time, since a model of so few trials errs.
+
+    The journal alone decides it, so that a study that ended so does not go on when it is asked for again.
+    """
+    untried, searched = sampler.untried, _searched(trials)
+    if not untried or len(searched) < 2 or outlook.best(untried, sampler.designed, math.inf):
+        return False
+    if outlook.simplest(sampler.simpler_than_best(), math.inf):
+        return False
+    last = searched[-1].candidate
+    return look(searched[:-1]).best([*untried, last], [*sampler.designed, last], math.inf) is None
+
+
+def _next(sampler: Sampler, outlook: Outlook, seconds: float) -> Candidate | None:
+    """The candidate to launch; None where every distinct one was tried, is taken to fail, or costs more than is left."""
+    while True:
+        if not sampler.complete and not sampler.designed:
+            sampler.asked(_ASKED)  # gets them known
+        candidate = (
+            outlook.best(sampler.untried, sampler.designed, seconds)
+            or outlook.simplest(sampler.simpler_than_best(), seconds)
+            or outlook.likeliest(sampler.asked(_SECOND_OPINION), seconds)
+            or outlook.likeliest(sampler.untried, seconds)
+        )
+        if candidate is None or sampler.take(candidate):
+            return candidate
+
+
+def _leave(
+    sampler: Sampler,
+    reason: str,
+    look: Looker,
+    trials: Sequence[Trial],
+    note: Callable[[str], None] = lambda _text: None,
+) -> None:
+    """Say and keep what is not launched and why, the most promising first."""
+    ordered = look(_searched(trials)).ordered(sampler.untried)
+    if not ordered:
+        return
+    sampler.leave([candidate for candidate, _ in ordered], reason)
+    (first, gain), count = ordered[0], len(ordered)
+    many = f"{count} candidate{'s' if count > 1 else ''}"
+    more = "" if sampler.complete else " and all that Optuna would propose"
+    note(f"not launched: {many}{more}: {reason}; most promising: {first.label}, expected gain {gain:.1%}")
+
+
+def _short(reason: str) -> str:
+    """For each candidate that is left: without the figures of the whole study."""
+    return "no time left in the budget" if reason.startswith("budget") else reason
+
+
+def _looker(sampler: Sampler, objective: Objective, known: Sequence[Point]) -> Looker:
+    """What is expected after some trials."""
+    return lambda trials: Outlook(trials, objective, sampler.resolved, known)
+
+
+def _searched(trials: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in trials if trial.phase in _TOLD and trial.outcome is not Outcome.INTERRUPTED]
+
+
+def _teach_all(sampler: Sampler, trials: Sequence[Trial], objective: Objective) -> None:
+    for trial in _searched(trials):
+        teach(sampler, trial, objective)
 
 
 def skipped_lines(skipped: Sequence[Rejection]) -> list[str]:

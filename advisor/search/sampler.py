@@ -1,8 +1,10 @@
-"""Which candidate to launch next. The only file that imports Optuna.
+"""Untried candidates of a space, and what Optuna proposes of them. The only file that imports Optuna.
 
-The first proposals are the designed ones (advisor/space/candidates.py), then Optuna's TPE; whenever the best so far has more
-than one override, it is tried without each of them, since an override that does nothing should not be kept for years. A
-proposal that was measured already is answered from memory, an illegal one as infeasible, both without a launch. A failed trial
+Which of them is launched is weighed by the search (advisor/search/choice.py); without it: the designed ones first
+(advisor/space/candidates.py), then Optuna's TPE, and whenever the best so far has more than one override, it without each of
+them, since an override that does nothing should not be kept for years.
+
+A proposal that was measured already is answered from memory, an illegal one as infeasible, both without a launch. A failed trial
 is told as infeasible with the worst score seen: samplers do not look at FAIL trials, and zero would be a number that nobody
 measured. A candidate that breaks the SLO is told with its own scores and as infeasible by as much as it misses the SLO. Several
 objectives are several values of a trial, for which TPE splits the trials by Pareto rank. A candidate that failures of others
@@ -38,6 +40,7 @@ _STARTUP_TRIALS = 6  # TPE draws at random until so many trials are told; the de
 
 
 Scores = tuple[float, ...]  # one an objective, in the order of Objective.metrics
+_Asked = tuple[optuna.trial.Trial, Candidate]
 
 
 @dataclass(frozen=True)
@@ -77,18 +80,33 @@ class Sampler:
         self._skipped: list[Rejection] = []
 
     def propose(self) -> Candidate | None:
-        """An untried candidate, or None when every distinct legal one was tried, is in flight, or is taken to fail."""
+        """An untried candidate, or None when every distinct legal one was tried, is in flight, or is taken to fail.
+
+        By the design first, then by Optuna alone. Who weighs gains and costs uses `untried`, `asked` and `take` instead.
+        """
         while True:
-            candidate = self._from_design() or self._simpler_than_best() or self._from_optuna() or self._first_untried()
-            if candidate is None:
-                return None
-            self._proposed.add(candidate.key)
-            reason = self._feasibility.objection(candidate, self._space.resolved.get(candidate.key))
-            if reason is None:
+            candidate = self._from_design() or next(iter(self.simpler_than_best()), None)
+            candidate = candidate or next(iter(self.asked(1)), None) or next(iter(self.untried), None)
+            if candidate is None or self.take(candidate):
                 return candidate
-            self._skipped.append(Rejection(candidate, reason))
+
+    def take(self, candidate: Candidate) -> bool:
+        """Whether an untried candidate is worth a launch, which is then to be made; not, where failures foretell another one."""
+        self._proposed.add(candidate.key)
+        others = [key for key in self._open if key not in self._proposed]
+        self._withdraw([(self._open.pop(key), candidate) for key in others])
+        reason = self._feasibility.objection(candidate, self._space.resolved.get(candidate.key))
+        if reason is None:
+            return True
+        self._skipped.append(Rejection(candidate, reason))
+        self._space.skip(candidate, reason)
+        self._record(candidate, _Told(None))
+        return False
+
+    def leave(self, candidates: Sequence[Candidate], reason: str) -> None:
+        """Keep with the rejections why candidates are not launched although nothing speaks against them."""
+        for candidate in candidates:
             self._space.skip(candidate, reason)
-            self._record(candidate, _Told(None))
 
     @property
     def nothing_left(self) -> str:
@@ -116,11 +134,11 @@ class Sampler:
         self._told[candidate.key] = told
         self._proposed.add(candidate.key)
         trial = self._open.pop(candidate.key, None)
-        if trial is None:
+        if trial is not None:
+            self._answer(trial, told)
+        elif expressible(self._space.settings, candidate):  # Optuna takes no values that its space does not have
             values = told.scores or self._worst()
             self._study.add_trial(frozen_trial(self._space.settings, candidate, values, told.constraints))
-            return
-        self._answer(trial, told)
 
     def is_untried(self, candidate: Candidate) -> bool:
         """Whether it is a legal candidate that was neither told nor proposed."""
@@ -128,69 +146,88 @@ class Sampler:
         return candidate.key in self._legal and candidate.key not in self._proposed
 
     @property
-    def untried(self) -> int:
-        return sum(key not in self._proposed for key in self._legal)
+    def untried(self) -> tuple[Candidate, ...]:
+        """The known legal candidates that were neither told nor proposed, in the order of the space."""
+        return tuple(item for key, item in self._legal.items() if key not in self._proposed)
 
-    def _from_design(self) -> Candidate | None:
-        while self._designed:
-            candidate = self._designed.pop(0)
-            if candidate.key not in self._proposed:
-                return candidate
-        return None
+    @property
+    def designed(self) -> tuple[Candidate, ...]:
+        """Those of the design that are still untried."""
+        return tuple(item for item in self._designed if item.key not in self._proposed)
 
-    def _simpler_than_best(self) -> Candidate | None:
-        """The best so far, or with several objectives the best in each of them, without one of its overrides."""
+    @property
+    def resolved(self) -> Mapping[str, Mapping[str, Any]]:
+        """What vLLM makes of each known candidate, by its key."""
+        return self._space.resolved
+
+    @property
+    def complete(self) -> bool:
+        """Whether every candidate of the space is known; else Optuna proposes those that are not."""
+        return self._space.complete
+
+    def simpler_than_best(self) -> list[Candidate]:
+        """The untried ones that are the best so far, or with several objectives the best in one of them, without one override."""
         seen = {key: told.scores for key, told in self._told.items() if told.feasible and key in self._legal}
-        if not seen:
-            return None
-        for number, objective in enumerate(self._objective.each):
+        found: dict[str, Candidate] = {}
+        for number, objective in enumerate(self._objective.each if seen else ()):
             pick = max if objective.maximise else min
             best = pick(seen, key=lambda key, number=number: seen[key][number])
             simpler = one_less(self._legal[best])
             self._admit(simpler)
-            for fewer in simpler:
-                if fewer.key in self._legal and fewer.key not in self._proposed:
-                    return self._legal[fewer.key]
-        return None
+            found |= {fewer.key: self._legal[fewer.key] for fewer in simpler if self._is_free(fewer)}
+        return list(found.values())
 
-    def _from_optuna(self) -> Candidate | None:
+    def asked(self, count: int) -> list[Candidate]:
+        """Up to `count` untried candidates that Optuna proposes; they stay open until one is taken."""
         if not self.untried and self._space.complete:
-            return None
-        unknown: list[tuple[optuna.trial.Trial, Candidate]] = []
+            return []
+        found: list[Candidate] = []
+        unknown: list[_Asked] = []
         for _ in range(_MAX_ASKS):
             trial = self._study.ask()
             candidate = _suggest(trial, self._space.settings)
-            if self._is_free(candidate):
-                return self._opened(trial, candidate, unknown)
-            if self._space.complete or self._space.knows(candidate):
+            if candidate.key in self._open:
+                self._withdraw([(trial, candidate)])
+            elif self._is_free(candidate):
+                found.append(self._opened(trial, candidate))
+            elif self._space.complete or self._space.knows(candidate):
                 self._answer(trial, self._from_memory(candidate))
             else:
                 unknown.append((trial, candidate))
             if len(unknown) == _TOGETHER:
-                break
-        return self._first_legal(unknown)
+                found += self._judged(unknown, count - len(found))
+                unknown = []
+            if len(found) >= count:
+                self._withdraw(unknown)
+                return found
+        return found + self._judged(unknown, count - len(found))
 
-    def _first_legal(self, unknown: Sequence[tuple[optuna.trial.Trial, Candidate]]) -> Candidate | None:
-        """Of proposals that nobody has judged yet, the first that is worth a launch, or the simpler one that runs the same."""
+    def _judged(self, unknown: Sequence[_Asked], count: int) -> list[Candidate]:
+        """Of proposals that nobody has judged yet, those that are worth a launch, or the simpler ones that run the same."""
         self._admit([candidate for _, candidate in unknown])
-        for number, (trial, candidate) in enumerate(unknown):
+        found: list[Candidate] = []
+        for trial, candidate in unknown:
             same = self._space.stands_for(candidate) or candidate
-            if self._is_free(same):
-                return self._opened(trial, same, unknown[number + 1 :])
-            self._answer(trial, self._from_memory(candidate))
-        return None
+            if not self._is_free(same):
+                self._answer(trial, self._from_memory(candidate))
+            elif same.key in self._open or len(found) == count:
+                self._withdraw([(trial, same)])
+            else:
+                found.append(self._opened(trial, same))
+        return found
 
-    def _opened(
-        self,
-        trial: optuna.trial.Trial,
-        candidate: Candidate,
-        others: Sequence[tuple[optuna.trial.Trial, Candidate]],
-    ) -> Candidate:
-        """The proposal that is launched; the others are taken back: samplers do not look at failed trials."""
-        for other, _ in others:
-            self._study.tell(other, state=TrialState.FAIL)
+    def _opened(self, trial: optuna.trial.Trial, candidate: Candidate) -> Candidate:
+        """A proposal that may be launched."""
         self._open[candidate.key] = trial
         return self._legal[candidate.key]
+
+    def _withdraw(self, proposals: Sequence[_Asked]) -> None:
+        """Samplers do not look at failed trials."""
+        for trial, _ in proposals:
+            self._study.tell(trial, state=TrialState.FAIL)
+
+    def _from_design(self) -> Candidate | None:
+        return next(iter(self.designed), None)
 
     def _is_free(self, candidate: Candidate) -> bool:
         return candidate.key in self._legal and candidate.key not in self._proposed
@@ -209,9 +246,6 @@ class Sampler:
         for name, value in told.constraints.items():
             trial.set_constraint(name, value)
         self._study.tell(trial, told.scores or self._worst())
-
-    def _first_untried(self) -> Candidate | None:
-        return next((item for key, item in self._legal.items() if key not in self._proposed), None)
 
     def _worst(self) -> Scores:
         """The worst score seen in each objective."""
@@ -245,6 +279,12 @@ def _encode(value: Any) -> str:
     return "default" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
+def expressible(settings: Sequence[SettingChoices], candidate: Candidate) -> bool:
+    """Whether the candidate has only values of this space: an earlier session may have searched another one."""
+    values = {choice.name: {_encode(value) for value in choice.values} for choice in settings}
+    return all(_encode(value) in values.get(name, ()) for name, value in candidate.settings.items())
+
+
 def frozen_trial(
     settings: Sequence[SettingChoices],
     candidate: Candidate,
@@ -252,23 +292,29 @@ def frozen_trial(
     constraints: Mapping[str, float],
     attributes: Mapping[str, Any] | None = None,
 ) -> optuna.trial.FrozenTrial:
-    """A finished Optuna trial for a candidate that was measured outside of ask and tell."""
+    """A finished Optuna trial for a candidate that was measured outside of ask and tell.
+
+    Values that the space does not have are attributes, since Optuna takes no new ones into a study.
+    """
     params: dict[str, Any] = {}
     distributions: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     chosen = {choice.name: candidate.settings.get(choice.name) for choice in settings}
     for choice in settings:
+        names, value = tuple(dict.fromkeys(map(_encode, choice.values))), _encode(chosen[choice.name])
         if not choice.exists(chosen):
             continue
-        names = dict.fromkeys([*(_encode(value) for value in choice.values), _encode(chosen[choice.name])])
-        distributions[choice.name] = CategoricalDistribution(tuple(names))
-        params[choice.name] = _encode(chosen[choice.name])
+        if value in names:
+            distributions[choice.name], params[choice.name] = CategoricalDistribution(names), value
+        else:
+            others[choice.name] = value
     return create_trial(
         state=TrialState.COMPLETE,
         values=list(values),
         params=params,
         distributions=distributions,
         constraints=dict(constraints),
-        user_attrs=dict(attributes or {}),
+        user_attrs={**(attributes or {}), **others},
     )
 
 
@@ -310,7 +356,12 @@ class StorageMirror:
         trial = frozen_trial(settings, candidate, told.scores or (0.0,) * self._objectives, told.constraints, facts)
         if told.scores is None:
             trial.state, trial.values = TrialState.FAIL, None
-        self._study.add_trial(trial)
+        try:
+            self._study.add_trial(trial)
+        except ValueError:  # the storage has this study with other values, of capture lists that were not planned yet
+            trial.user_attrs |= trial.params
+            trial.params, trial.distributions = {}, {}
+            self._study.add_trial(trial)
         self._known.add(number)
 
 

@@ -52,15 +52,15 @@ class Spaces:
         request, facts = self._request, self._facts
         fixed = fixed_by(parse_options(request.serve_args), request.serve_env, facts.engine.vllm_version)
         spec = space_spec(request, facts)
-        self._settings = concrete_settings(spec, facts.engine, facts.gpu, request.workload, self._limits(), fixed)
+        self._settings = concrete_settings(spec, facts.engine, facts.gpu, request.workload, self.limits(), fixed)
         captures = facts.engine.platform != "cpu"
-        self._open = captures and searches_named_lists(self._settings, request.workload, self._limits())
+        self._open = captures and searches_named_lists(self._settings, request.workload, self.limits())
 
     def _planned(self, baseline: Trial) -> tuple[SettingChoices, ...]:
         request = self._request
         found = plan_lists(request.serve_args, request.serve_env, self._facts, self._folder, baseline)
         self._progress.note(found.note)
-        return with_planned_lists(self._settings, found.lists, request.workload, self._limits())
+        return with_planned_lists(self._settings, found.lists, request.workload, self.limits())
 
     def _build(self) -> SearchSpace:
         facts = self._facts
@@ -68,7 +68,8 @@ class Spaces:
         self._progress.note(built.told)
         return built
 
-    def _limits(self) -> Limits:
+    def limits(self) -> Limits:
+        """Of the baseline as vLLM resolves it. Raises LaunchesFailed where vLLM refuses it."""
         answer = self._resolve([Candidate()])[0]
         if not answer["ok"]:
             raise LaunchesFailed(f"vLLM refuses the baseline: {answer['error']}", "mend --serve-args or --env")

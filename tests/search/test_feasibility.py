@@ -44,7 +44,9 @@ class Launches:
 
 
 def run(launches, sampler, trials=30, **more):
-    return search(launches, sampler, Budget(1e9, trials), THROUGHPUT, lambda: launches.done, launches.notes.append, **more)
+    """As long as there are trials, whatever is expected."""
+    budget = Budget(1e9, trials)
+    return search(launches, sampler, budget, THROUGHPUT, lambda: launches.done, launches.notes.append, exhaust=True, **more)
 
 
 OOM = (Outcome.OUT_OF_MEMORY, "out of memory while capturing CUDA graphs: tried to allocate 17 GiB")
@@ -67,6 +69,7 @@ def test_a_skipped_candidate_is_infeasible_for_the_sampler_and_no_bad_score():
     sampler = Sampler(space(at_once=10**6, settings=SETTINGS[:3]), THROUGHPUT)
     run(launches, sampler, 200)
     told = [item for item in sampler._study.trials if item.params.get("--c") in ("2", "3")]
+    told = [item for item in told if item.state.name != "FAIL"]  # proposals that were weighed and taken back
     assert told and all(item.constraints["launched"] > 0 for item in told)
     assert all(item.values[0] >= 100.0 for item in told)  # the worst that was measured, never zero
 
@@ -101,7 +104,7 @@ def test_earlier_studies_teach_and_an_exact_failure_is_not_repeated():
     run(launches, Sampler(space(at_once=10**6, settings=SETTINGS[:3]), THROUGHPUT, feasibility=Feasibility(earlier)), 200)
     assert all(item.ok for item in launches.done) and len(launches.done) > 20
     told = "\n".join(launches.notes)
-    assert "not launched: --c=2: ended as out_of_memory in study monday" in told
+    assert "not launched: --c=2; --c=3: ended as out_of_memory in study monday" in told
     assert "2 candidates with --c >= 2 ended as out_of_memory" in told
 
 

@@ -52,8 +52,10 @@ class Launches:
 
 
 def run(budget, seed=0, launches=None):
+    """As long as the budget lasts, whatever is expected."""
     launches = launches or Launches()
-    reason = search(launches, Sampler(space(), THROUGHPUT, seed), budget, THROUGHPUT, lambda: launches.done)
+    sampler = Sampler(space(), THROUGHPUT, seed)
+    reason = search(launches, sampler, budget, THROUGHPUT, lambda: launches.done, exhaust=True)
     return launches.done, reason
 
 
@@ -91,8 +93,8 @@ def test_resumed_search_goes_on_with_what_is_untried():
 
 
 def test_an_interrupted_trial_is_tried_again():
+    first = run(Budget(1e9, trials=1))[0][-1].candidate
     launches = Launches()
-    first = Sampler(space(), THROUGHPUT).propose()
     launches.done.append(trial(1, first.settings, outcome=Outcome.INTERRUPTED))
     run(Budget(1e9, trials=1), launches=launches)
     assert launches.done[-1].candidate == first
@@ -119,7 +121,8 @@ def test_different_causes_do_not_end_the_search():
         done.append(trial(len(done), candidate.settings, outcome=Outcome.FAILED_TO_START, reason=candidate.label))
         return done[-1]
 
-    reason = search(launch, Sampler(space(), THROUGHPUT), Budget(1e9, trials=9), THROUGHPUT, lambda: done)
+    sampler = Sampler(space(), THROUGHPUT)
+    reason = search(launch, sampler, Budget(1e9, trials=9), THROUGHPUT, lambda: done, exhaust=True)
     assert reason == "9 trials were asked for"
 
 

@@ -1,0 +1,76 @@
+"""Which candidate is launched next: the one with the most expected gain for its seconds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from advisor.records import Candidate, Objective, Trial
+from advisor.search.costs import Costs, Resolved
+from advisor.search.effects import Point
+from advisor.search.expected_gain import Gains
+
+_NEARLY = 0.8  # of the best rate: then the fewest overrides win, and after them the order of the space
+
+
+class Outlook:
+    """What launches of untried candidates are expected to gain and to cost, after the trials so far.
+
+    `known`: figures of elsewhere (advisor/space/priors.py).
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        objective: Objective,
+        resolved: Resolved | None = None,
+        known: Sequence[Point] = (),
+    ):
+        self.gains, self._costs = Gains(trials, objective, known), Costs(trials, resolved)
+
+    @property
+    def floor(self) -> float:
+        """By how much launches of one configuration differ: an expected gain below is none."""
+        return self.gains.floor
+
+    def best(self, untried: Sequence[Candidate], designed: Collection[Candidate], seconds: float) -> Candidate | None:
+        """None: of what fits into the seconds, nothing is expected to gain more than noise, and no value is unseen.
+
+        Values that nobody has tried come one at a time, on top of whatever is best, or as the design has them: where several
+        are new, a figure does not tell which of them did it.
+        """
+        wanted = {item.key for item in designed}
+        unseen = [len(self.gains.unseen(item)) for item in untried]
+        pool = [item for item, new in zip(untried, unseen, strict=True) if new <= 1 or item.key in wanted]
+        gains, costs = self.gains.of(pool), self._costs.of(pool)
+        news = np.array([bool(self.gains.unseen(item)) for item in pool], dtype=bool)
+        usable = (costs <= seconds) & (news | (gains >= self.floor))
+        if not usable.any():
+            return None
+        rates = np.where(usable, gains / np.maximum(costs, 1.0), -1.0)
+        nearly = [number for number, rate in enumerate(rates) if usable[number] and rate >= _NEARLY * rates.max()]
+        return pool[min(nearly, key=lambda number: (pool[number].overrides, number))]
+
+    def simplest(self, simpler: Sequence[Candidate], seconds: float) -> Candidate | None:
+        """The first of these, made by leaving an override of the best away, that may be as good as it."""
+        return next(iter(self._affordable(self.gains.as_good_as_best(simpler), seconds)), None)
+
+    def likeliest(self, candidates: Sequence[Candidate], seconds: float) -> Candidate | None:
+        """The one with the most gain a second, however little that is; None where none fits."""
+        fits = self._affordable(candidates, seconds)
+        if not fits:
+            return None
+        return fits[int(np.argmax(self.gains.of(fits) / np.maximum(self._costs.of(fits), 1.0)))]
+
+    def _affordable(self, candidates: Sequence[Candidate], seconds: float) -> list[Candidate]:
+        return [item for item, cost in zip(candidates, self._costs.of(candidates), strict=True) if cost <= seconds]
+
+    def least_s(self, candidates: Sequence[Candidate]) -> float | None:
+        """Of the cheapest; None where there is none."""
+        return float(self._costs.of(candidates).min()) if candidates else None
+
+    def ordered(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
+        """With their expected gains, the most promising first."""
+        gains = self.gains.of(candidates)
+        return [(candidates[number], float(gains[number])) for number in np.argsort(-gains, kind="stable")]

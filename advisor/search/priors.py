@@ -1,0 +1,100 @@
+"""What is known of settings before a study has measured any: a short list, each entry with its source. Pure.
+
+An entry is a figure like one of the study's own, only that much is allowed for the difference of model, GPU and load. The study's
+trials outweigh it as soon as there are any. Only large effects are listed: small ones do not carry over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.records import Candidate, EngineFacts, Workload
+from advisor.search.effects import Point
+from advisor.space.choices import Limits, SettingChoices
+
+_SIZES = "cudagraph_capture_sizes"
+_SEQUENCES = "max_num_seqs"
+# Elsewhere an effect may be larger or smaller by a third, and all may be off by 5%: a choice.
+_SHARE, _MORE = 1 / 3, 0.05
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`ratio`: output tokens a second over the default's. `source`: where it was measured, or the fact that it follows from."""
+
+    settings: Mapping[str, Any]
+    ratio: float
+    source: str
+
+    def point(self) -> Point:
+        value = math.log(self.ratio)
+        return Point(Candidate(self.settings), value, _SHARE * abs(value) + _MORE)
+
+
+_H200 = "docs/evidence: Llama-3.1-8B on an H200, 64 in flight, vLLM 0.26.0"
+# One launch of each against 3,231 of the default (the table in docs/evidence/README.md).
+MEASURED = (
+    Entry({"enforce_eager": True}, 1672 / 3231, _H200),
+    Entry({"cudagraph_mode": "NONE"}, 2115 / 3231, _H200),
+    Entry({"attention_backend": "FLEX_ATTENTION"}, 926 / 3231, _H200),
+)
+# Without any graph that 8B lost this much of its speed: what a load can win back whose batches have none.
+_GRAPHS = 3231 / 2115
+
+
+def known_before(
+    engine: EngineFacts, workload: Workload, limits: Limits, settings: Sequence[SettingChoices], metric: str
+) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """(figures, sentences for the person about what this load makes promising). Nothing for other figures than throughput."""
+    if engine.platform != "cuda" or metric not in ("output_tok_s", "requests_s"):
+        return (), ()
+    legal = {choice.name: set(map(str, choice.values)) for choice in settings}
+    fits = [
+        entry for entry in MEASURED if all(str(value) in legal.get(name, ()) for name, value in entry.settings.items())
+    ]
+    found = [entry.point() for entry in fits]
+    told: list[str] = []
+    for points, sentence in (*_larger_graphs(workload, limits, settings), *_more_sequences(workload, limits, settings)):
+        found += points
+        told += [sentence] if sentence else []
+    return tuple(found), tuple(told)
+
+
+Found = Iterator[tuple[list[Point], str]]
+
+
+def _larger_graphs(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
+    """Batches above the largest captured size run without a graph (docs/capture-sizes.md); vLLM captures up to
+    min(2 x max_num_seqs, 512) by itself (sources of 0.11.2 to 0.33). How much of `_GRAPHS` such a load wins back is not known: half
+    of it, give or take the other half."""
+    batch = min(workload.concurrency or 0, limits.max_num_seqs)
+    largest = max(limits.capture_sizes, default=batch)
+    lists = [value for value in _values(_SIZES, settings) if max(value, default=0) >= batch]
+    if batch <= largest or not lists:
+        return
+    half = math.log(_GRAPHS) / 2
+    points = [Point(Candidate({_SIZES: value}), half, half) for value in lists]
+    yield (
+        points,
+        (
+            f"{batch} requests decode together, and vLLM's own largest graph holds {largest}: "
+            "larger capture sizes are tried first"
+        ),
+    )
+
+
+def _more_sequences(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
+    """Requests above max_num_seqs wait (vLLM's scheduler); with fewer in flight a higher limit changes no batch."""
+    load = workload.concurrency
+    if not load:
+        return
+    higher = [value for value in _values(_SEQUENCES, settings) if value > limits.max_num_seqs]
+    if load <= limits.max_num_seqs:
+        yield [Point(Candidate({_SEQUENCES: value}), 0.0, _MORE / 5) for value in higher], ""
+
+
+def _values(name: str, settings: Sequence[SettingChoices]) -> list[Any]:
+    return [value for choice in settings if choice.name == name for value in choice.values if value is not None]

@@ -1,0 +1,123 @@
+"""What a launch will cost, from what launches cost: a made-up study, and the journal of the H200's 8B."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.journal import read_events
+from advisor.records import Active, Candidate, Objective, Outcome, StartUp
+from advisor.search.budget import Budget, typical_cost_s
+from advisor.search.costs import Costs
+from tests.study_help import trial
+
+JOURNAL = Path(__file__).parents[2] / "docs/evidence/studies/Llama-3.1-8B-h200-chat/trials.jsonl"
+SIZES = "cudagraph_capture_sizes"
+
+
+def launched(number, settings, start_s, load_s=20.0, cache="cold", compile_s=20.0, capture_s=5.0, sizes=50, phase="search"):
+    made = trial(number, settings, 100.0, phase=phase, total_s=start_s + load_s)
+    active = Active(capture_sizes=tuple(range(1, sizes + 1)))
+    return dataclasses.replace(
+        made, start_s=start_s, active=active, start_up=StartUp(cache=cache, compile_s=compile_s, capture_s=capture_s)
+    )
+
+
+BASE = launched(0, {}, 85.0, phase="baseline")
+EAGER, LIST = Candidate({"enforce_eager": True}), Candidate({SIZES: tuple(range(1, 11))})
+
+
+def cost(trials, candidate, resolved=None):
+    return float(Costs(trials, resolved).of([candidate])[0])
+
+
+def test_the_baseline_alone_tells_eager_from_compiled_and_few_graphs_from_many():
+    assert cost([BASE], EAGER) == pytest.approx(80, abs=1)  # 60 of base, 20 of load
+    assert cost([BASE], Candidate({"attention_backend": "X"})) == pytest.approx(105, abs=1)
+    assert cost([BASE], LIST) == pytest.approx(101, abs=1)  # 10 graphs instead of 50 save 4 s
+    assert cost([BASE], Candidate({"compilation_mode": "NONE"})) == pytest.approx(85, abs=1)
+    assert cost([BASE], Candidate({"cudagraph_mode": "NONE"})) == pytest.approx(100, abs=1)
+
+
+def test_what_was_compiled_before_starts_warm():
+    again = cost([BASE], Candidate())
+    assert again == pytest.approx(105 - 20 * 0.82, abs=1)
+    warm = launched(1, {}, 70.0, cache="warm", compile_s=5.0, phase="confirm")
+    assert cost([BASE, warm], Candidate()) == pytest.approx(90, abs=2)  # as it was seen
+    assert cost([BASE], Candidate({"max_num_seqs": 8})) == pytest.approx(again, abs=0.1)  # not in the key of vLLM's cache
+
+
+def test_other_capture_sizes_of_the_same_setting_are_another_key():
+    resolved = {Candidate().key: {SIZES: [1, 2]}, Candidate({"max_num_seqs": 8}).key: {SIZES: [1]}}
+    assert cost([BASE], Candidate({"max_num_seqs": 8}), resolved) > cost([BASE], Candidate(), resolved) + 10
+
+
+def test_a_slow_candidate_is_expected_to_be_slow_beside_others_too():
+    slow = launched(1, {"attention_backend": "FLEX"}, 85.0, load_s=80.0)
+    both = Candidate({"attention_backend": "FLEX", "block_size": 64})
+    assert cost([BASE, slow], both) > cost([BASE, slow], Candidate({"block_size": 64})) + 30
+
+
+def test_kernels_that_a_backend_builds_are_its_own():
+    built = launched(1, {"attention_backend": "FLASHINFER"}, 185.0)
+    built = dataclasses.replace(built, start_up=dataclasses.replace(built.start_up, kernels_s=100.0))
+    with_it = cost([BASE, built], Candidate({"attention_backend": "FLASHINFER", "block_size": 64}))
+    assert with_it > cost([BASE, built], Candidate({"block_size": 64})) + 90
+
+
+def test_a_log_that_does_not_tell_the_compilers_seconds_is_taken_by_the_share_that_is_known():
+    silent = dataclasses.replace(BASE, start_up=StartUp(cache="cold"))
+    assert cost([silent], EAGER) < cost([silent], Candidate({"block_size": 64})) - 20
+
+
+def test_without_times_of_starts_a_launch_costs_what_launches_cost():
+    plain = [trial(0, {}, 100.0, phase="baseline"), trial(1, {"a": 1}, 100.0)]
+    assert cost(plain, Candidate({"b": 1})) == pytest.approx(60, rel=0.05)
+    assert cost([], Candidate({"b": 1})) == 0
+
+
+def test_failed_trials_and_dropped_ones_do_not_count_as_loads():
+    died = trial(1, {"a": 1}, outcome=Outcome.CRASHED, total_s=1.0)
+    assert cost([BASE, died], Candidate({"b": 1})) == pytest.approx(105, abs=1)
+
+
+def test_forked_and_executed_servers_are_kept_apart():
+    forked = dataclasses.replace(BASE, launcher="warm", launcher_s=40.0, start_s=35.0, total_s=95.0)
+    executed = launched(5, {}, 85.0, phase="confirm")
+    assert cost([forked, executed], Candidate({"b": 1})) == pytest.approx(55, abs=2)  # without the launcher's own imports
+
+
+def test_fresh_launches_are_executed_and_their_room_is_kept():
+    """Forked in 35 s and measured in 20; executed it imports everything twice."""
+    forked = dataclasses.replace(BASE, launcher="warm", launcher_s=25.0, start_s=35.0, total_s=80.0, start_up=None)
+    assert typical_cost_s([forked]) == pytest.approx(105)
+    later = dataclasses.replace(forked, number=1, phase="search", launcher_s=None, total_s=55.0)
+    assert typical_cost_s([forked, later]) == pytest.approx(105)
+    assert Budget(2000.0).reserve_s([forked, later], Objective()) == pytest.approx(6 * 105)
+
+
+def test_the_cheapest_launch_decides_whether_one_more_fits():
+    done = [trial(0, {}, 100.0, phase="baseline"), trial(1, {"a": 1}, 99.0)]
+    budget = Budget(120 + 360 + 30.0)
+    assert "kept for the confirmation" in budget.stop_reason(done, Objective())
+    assert budget.stop_reason(done, Objective(), least_s=25.0) is None
+    assert budget.search_s(done, Objective()) == pytest.approx(30.0)
+
+
+def test_the_journal_of_the_8b_is_foretold():
+    """Each search trial from those before it: within a fifth on average, and eager ones cheaper than compiled ones."""
+    trials = [event["trial"] for event in read_events(JOURNAL) if event["event"] == "trial"]
+    searched = [item for item in trials if item.phase in ("baseline", "search")]
+    errors = []
+    for number in range(1, len(searched)):
+        estimate = cost(searched[:number], searched[number].candidate)
+        errors.append(abs(np.log(estimate / searched[number].total_s)))
+    assert np.mean(errors) < 0.2
+    assert cost(searched[:1], EAGER) < cost(searched[:1], Candidate({"attention_backend": "FLASHINFER"})) - 20
+
+
+def test_the_journal_is_what_it_is_taken_for():
+    first = json.loads(JOURNAL.read_text().splitlines()[0])["trial"]
+    assert first["phase"] == "baseline" and first["start_s"] > 90

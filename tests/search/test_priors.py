@@ -1,0 +1,132 @@
+"""What is known before the first launch, how near other measurements are, and labels read back."""
+
+import math
+
+import pytest
+
+from advisor.records import BackendFacts, Candidate, EngineFacts, Workload
+from advisor.search.labels import candidate_of
+from advisor.search.nearness import NEAR, Situation, nearness, size_of
+from advisor.search.priors import MEASURED, known_before
+from advisor.space.choices import Limits, SettingChoices
+
+ENGINE = EngineFacts("py", "3.12", "0.26.0", "2.11.0", "cuda", backends=(BackendFacts("FLASH_ATTN"),))
+CPU = EngineFacts("py", "3.12", "0.32.0", "2.13.0", "cpu")
+SIZES = "cudagraph_capture_sizes"
+OWN = tuple(range(8, 513, 8))
+SETTINGS = (
+    SettingChoices("enforce_eager", (None, True)),
+    SettingChoices("attention_backend", (None, "TRITON_ATTN", "FLEX_ATTENTION")),
+    SettingChoices("cudagraph_mode", (None, "FULL", "NONE")),
+    SettingChoices(SIZES, (None, (1, 64), (8, 512, 1024))),
+    SettingChoices("max_num_seqs", (None, 64, 2048)),
+)
+
+
+def known(concurrency=64, engine=ENGINE, metric="output_tok_s", settings=SETTINGS, limits=None):
+    workload = Workload("w", 128, 128, 256, concurrency=concurrency)
+    limits = limits or Limits(1024, 8192, capture_sizes=OWN)
+    points, told = known_before(engine, workload, limits, settings, metric)
+    return {point.candidate.key: point for point in points}, told
+
+
+def test_what_lost_much_is_known_to_lose():
+    points, told = known()
+    for settings in ({"enforce_eager": True}, {"cudagraph_mode": "NONE"}, {"attention_backend": "FLEX_ATTENTION"}):
+        point = points[Candidate(settings).key]
+        assert point.value < -0.4 and point.value + 2 * point.sd < 0
+    assert not told and Candidate({SIZES: (8, 512, 1024)}).key not in points
+
+
+def test_the_table_is_that_of_the_evidence():
+    from pathlib import Path
+
+    table = (Path(__file__).parents[2] / "docs/evidence/README.md").read_text()
+    for entry, figure in zip(MEASURED, ("1,672", "2,115", "926"), strict=True):
+        row = next(line for line in table.splitlines() if line.startswith(f"| {Candidate(entry.settings).label} |"))
+        assert figure in row and entry.ratio == pytest.approx(float(figure.replace(",", "")) / 3231)
+        assert entry.source
+
+
+def test_above_the_largest_graph_larger_lists_come_first_and_a_person_is_told():
+    points, told = known(concurrency=1000)
+    point = points[Candidate({SIZES: (8, 512, 1024)}).key]
+    assert 0 < point.value < math.log(3231 / 2115) and point.sd >= point.value  # it may come to nothing
+    assert Candidate({SIZES: (1, 64)}).key not in points
+    assert told == ("1000 requests decode together, and vLLM's own largest graph holds 512: larger capture sizes are tried first",)
+    assert not known(concurrency=512)[1]
+    assert not known(concurrency=4000, limits=Limits(256, 8192, capture_sizes=OWN))[1]  # max_num_seqs keeps the batch small
+
+
+def test_more_sequences_than_are_in_flight_change_nothing():
+    points, _ = known()
+    point = points[Candidate({"max_num_seqs": 2048}).key]
+    assert point.value == 0 and point.sd <= 0.01
+    assert Candidate({"max_num_seqs": 64}).key not in points
+
+
+def test_nothing_is_known_of_processors_latencies_and_values_that_are_not_searched():
+    assert known(engine=CPU) == ({}, ()) and known(metric="ttft_ms.p99") == ({}, ())
+    points, _ = known(settings=SETTINGS[:1])
+    assert list(points) == [Candidate({"enforce_eager": True}).key]
+
+
+# ---------------------------------------------------------------- nearness
+
+HERE = Situation("Llama-3.1-8B", "abc", "LlamaForCausalLM", "h200", "9.0", 1024, 128, 64, None, "0.26.0")
+
+
+def near(**changes):
+    import dataclasses
+
+    return nearness(HERE, dataclasses.replace(HERE, **changes))
+
+
+def test_the_same_is_one_and_says_so():
+    assert near() == (1.0, ("same model", "same GPU", "same load"))
+
+
+def test_each_difference_makes_it_less_near_and_large_ones_too_far():
+    finetune = near(config_hash="x", model="Mistral-8B")[0]
+    assert near(config_hash="x")[1][0] == "same architecture" and 0.8 < finetune < 1
+    other = {"config_hash": "x", "model": "Llama-3.2-1B"}
+    assert near(**other)[0] < finetune
+    assert near(config_hash="x", model="m", architecture="Qwen3ForCausalLM")[0] < NEAR
+    assert near(gpu="h100")[0] == pytest.approx(0.7) and near(gpu="l4", capability="8.9")[0] == pytest.approx(0.4)
+    assert near(gpu="cpu", capability=None)[0] == 0
+    assert near(concurrency=None, rate=4.0)[0] == 0
+    assert near(concurrency=128)[0] > near(concurrency=1024)[0]
+    assert near(concurrency=1024, input_tokens=4096)[0] < NEAR
+    assert near(vllm="0.26.1")[0] == 1 and near(vllm="0.33.0")[0] == pytest.approx(0.9)
+
+
+def test_families_and_sizes_are_read_from_names():
+    assert size_of("Llama-3.1-8B-Instruct") == 8 and size_of("Qwen3-0.6B") == 0.6 and size_of("gpt-oss") is None
+    same_family = near(config_hash="x", architecture="Llama4ForCausalLM")
+    assert same_family[1][0] == "same family"
+    experts = near(config_hash="x", architecture="Qwen3MoeForCausalLM")
+    assert "same family" not in experts[1]
+
+
+# ---------------------------------------------------------------- labels
+
+NAMED = (
+    Candidate({"enforce_eager": True}),
+    Candidate({"attention_backend": "TRITON_ATTN", SIZES: (1, 64)}),
+    Candidate({"cudagraph_mode": "FULL", SIZES: OWN}),
+    Candidate({"async_scheduling": False, "max_num_seqs": 2048}),
+    Candidate({"VLLM_CPU_OMP_THREADS_BIND": "0-7", "--seed": 3}),
+    Candidate(),
+)
+
+
+@pytest.mark.parametrize("candidate", NAMED, ids=lambda item: item.label)
+def test_a_label_is_read_back(candidate):
+    settings = (*SETTINGS[:3], SettingChoices(SIZES, (None, (1, 64), OWN)))
+    assert candidate_of(candidate.label, settings).key == candidate.key
+
+
+def test_a_list_that_this_space_does_not_have_is_a_value_of_its_own():
+    found = candidate_of("cudagraph_mode=FULL cudagraph_capture_sizes=1,2,4..1024 (11)", SETTINGS)
+    assert found.settings == {"cudagraph_mode": "FULL", SIZES: "1,2,4..1024 (11)"}
+    assert candidate_of("what is = this", ()) is None
