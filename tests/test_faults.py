@@ -175,7 +175,7 @@ PROOFS = [
     lost_proof("stale_kernels", "did not stand its second start, with the code that the first one compiled",
                Outcome.FAILED_TO_START, "restart"),
     lost_proof("memory_hog", "left only 0.1% of the memory free", gpu=True),
-    lost_proof("orphan_child", "left processes behind at 3 of 3 stops, which had to be killed: pid", phase="confirm", gpu=True),
+    lost_proof("orphan_child", "left processes behind at 2 of 2 stops, which had to be killed: pid", phase="confirm", gpu=True),
     lost_proof("plain_words", "the quality command scores 0, the baseline 1"),
 ]  # fmt: skip
 ROWS = [*STARTS, *TEXTS, *MEASURES, *SETTINGS, *DEATHS, *PROOFS]
