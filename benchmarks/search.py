@@ -100,7 +100,7 @@ def report(paths: Sequence[Path], seeds: int, names: Sequence[str], workers: int
         waiting = {
             (path, name): [
                 pool.submit(_runs, path, name, range(first, min(first + CHUNK, count)))
-                for count in [min(seeds, FEWER.get(name, seeds))]
+                for count in [min(seeds, FEWER) if name in SLOW else seeds]
                 for first in range(0, count, CHUNK)
             ]
             for path in paths
@@ -231,7 +231,10 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument(
         "--grid", type=Path, nargs="+", help="grid files or study folders; default: benchmarks/recorded"
     )
-    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
+    quick = [name for name in STRATEGIES if name not in SLOW]
+    parser.add_argument(
+        "--strategies", nargs="+", choices=list(STRATEGIES), default=quick, help=f"default: all but {', '.join(SLOW)}"
+    )
     given = parser.parse_args(words)
     here = [name for name in given.strategies if name not in NEEDS or importlib.util.find_spec(NEEDS[name])]
     for name in set(given.strategies) - set(here):
