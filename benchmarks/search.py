@@ -31,9 +31,8 @@ TARGETS = (0.98, 0.995)
 AFFORDABLE_S = 1800.0  # at which the regrets are compared, or half of the whole grid where that is less
 CHUNK = 10
 POINTS = 24  # of a curve
-FEWER = {
-    "gp": 20
-}  # seeds of strategies that are slow to ask; those without chance need one, but noise is drawn anew for each
+SLOW = ("gp",)  # half a second of processor time a proposal: only where it is asked for, and with fewer seeds
+FEWER = 20
 NEEDS = {"gp": "torch"}
 
 
