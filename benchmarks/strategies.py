@@ -15,9 +15,10 @@ from advisor.progress import Silent
 from advisor.records import Candidate, Trial
 from advisor.request import TuneRequest
 from advisor.search.budget import Budget
+from advisor.search.effects import Point
 from advisor.search.feasibility import Feasibility
 from advisor.search.scores import better_by, score
-from advisor.space.candidates import SearchSpace, SettingChoices
+from advisor.space.candidates import Limits, SearchSpace, SettingChoices
 from benchmarks.player import Player
 
 FREE_ASKS = 10  # proposals in a row that cost nothing, after which plain Optuna's next one is drawn at random
@@ -25,7 +26,10 @@ NO_LIMIT_S = 1e9
 
 
 def ours(player: Player) -> None:
-    """What `advisor tune` does between the baseline and the confirmation, its early stop included."""
+    """What `advisor tune` does between the baseline and the confirmation, its early stop included.
+
+    It knows the short list of advisor/search/priors.py beforehand, and no profile: one of the grid's own model would be the answer.
+    """
     from advisor.search.loop import search
     from advisor.search.sampler import Sampler
     from advisor.study.launches import Launches
@@ -39,7 +43,20 @@ def ours(player: Player) -> None:
     launch = Launches(request, player, space, player, Silent(), None)
     launch.baseline()
     sampler = Sampler(space, case.objective, player.seed, Feasibility())
-    search(lambda candidate: launch("search", candidate), sampler, budget, case.objective, launch.done)
+    search(
+        lambda candidate: launch("search", candidate), sampler, budget, case.objective, launch.done, known=_known(player)
+    )
+
+
+def _known(player: Player) -> Sequence[Point]:
+    """Where the head tells the limits that the list asks for."""
+    from advisor.search.priors import known_before
+
+    head, resolved = player.case.head, player.space.resolved.get(Candidate().key, {})
+    if "max_num_seqs" not in resolved or "max_num_batched_tokens" not in resolved:
+        return ()
+    limits, metric = Limits.of(resolved), player.case.objective.metric
+    return known_before(head.facts.engine, head.workload, limits, player.space.settings, metric)[0]
 
 
 def random_search(player: Player) -> None:
