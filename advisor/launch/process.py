@@ -101,9 +101,12 @@ class GuardedProcess:
     def guard_pid(self) -> int:
         return self._guard.pid
 
-    def exit_code(self) -> int | None:
-        """None while the program's first process lives; minus the signal's number if a signal ended it."""
-        self._listen(0.0)
+    def exit_code(self, wait_s: float = 0.0) -> int | None:
+        """None while the program's first process lives; minus the signal's number if a signal ended it.
+
+        `wait_s`: how long the guard may take to tell of an end that has been noticed otherwise.
+        """
+        self._listen(0.0 if self._exit_code is not None else wait_s)
         if self._exit_code is None and self._guard.poll() is not None:
             self._exit_code = KILLED  # the kernel ends the server when somebody kills the guard
         return self._exit_code

@@ -45,6 +45,7 @@ BAD_ANSWERS = 3  # completions answered without a token before a start counts as
 # After these words of a dying server its process ends by itself, as a rule; seen waiting for over two minutes.
 LAST_WORDS = ("EngineCore failed to start", "Engine core initialization failed")
 LAST_WORDS_GRACE_S = 20.0
+END_TOLD_S = 1.0  # from the moment when nobody listens any more until the guard has told of the process's end, at most
 ALIVE_TIMEOUT_S = 120.0  # for one request of check_alive, which may queue behind others
 
 OnEvent = Callable[[str, float], None]  # what the launch is doing now, seconds since the exec
@@ -206,7 +207,8 @@ class Server:
             return
         probe = complete(self.base_url, self.served_name, ALIVE_TIMEOUT_S, self._api_key)
         if probe.tokens < 1:
-            raise self._died(self._process.exit_code(), probe.problem)
+            # A process that is just gone refuses connections before its end has been told, on a busy machine.
+            raise self._died(self._process.exit_code(0.0 if probe.answered else END_TOLD_S), probe.problem)
         self._engine &= now
 
     # ------------------------------------------------------------ start
