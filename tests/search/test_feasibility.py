@@ -54,10 +54,10 @@ OOM = (Outcome.OUT_OF_MEMORY, "out of memory while capturing CUDA graphs: tried 
 
 def test_two_failures_of_one_cause_spare_the_others_and_a_person_is_told():
     launches = Launches(lambda settings: OOM if settings.get("--c", 0) >= 2 else None)
-    sampler = Sampler(space(at_once=10**6, settings=SETTINGS[:4]), THROUGHPUT)
+    sampler = Sampler(space(at_once=10**6, settings=SETTINGS[:3]), THROUGHPUT)
     run(launches, sampler, 200)
     failed = [item for item in launches.done if not item.ok]
-    assert 2 <= len(failed) <= 4 and len(launches.done) > 100
+    assert 2 <= len(failed) <= 4 and len(launches.done) > 25
     assert any(note.startswith("learned: with --c >= 2 candidates end as out_of_memory (2 so far)") for note in launches.notes)
     assert any(note.startswith("not launched: ") and "with --c >= 2 ended as out_of_memory" in note for note in launches.notes)
     assert all(item.candidate.settings["--c"] >= 2 for item in sampler.skipped)
