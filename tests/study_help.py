@@ -1,4 +1,9 @@
-"""Trials made by hand, for tests that need no server."""
+"""Trials made by hand, for tests that need no server; and profiles read back."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from advisor.records import Candidate, Outcome, Sample, Trial
 
@@ -15,3 +20,8 @@ def sample(seed, tok_s, tpot_ms=10.0, problems=()):
 def trial(number, settings, tok_s=None, phase="search", outcome=Outcome.OK, reason="", round=None, total_s=60.0, seeds=(0, 1)):
     samples = tuple(sample(seed, tok_s) for seed in seeds) if tok_s is not None else ()
     return Trial(number, phase, Candidate(settings), outcome, reason, samples, total_s=total_s, round=round)
+
+
+def yaml_of(path: Path) -> Any:
+    """A file's data, by libyaml where it is there: reading a profile without it takes as long as a launch of the fake engine."""
+    return yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

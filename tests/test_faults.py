@@ -24,7 +24,6 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-import yaml
 
 from advisor import nvml
 from advisor import tune as pipeline
@@ -41,7 +40,7 @@ from advisor.study import setup
 from tests import test_tune
 from tests.fakes.fake_bench import FakeBench
 from tests.fakes.fake_gpu_memory import FolderNvml
-from tests.study_help import sample
+from tests.study_help import sample, yaml_of
 from tests.test_tune import children, fakes, request_for  # noqa: F401
 
 SPEEDUP = 4
@@ -244,7 +243,7 @@ def tuned(request_for, monkeypatch, tmp_path) -> Iterator[Callable[[Row], Simple
         request = request_of(row)
         told: list[str] = []
         answer = pipeline.tune(request, Lines(told.append, request.objective, request.budget.total_s))
-        return SimpleNamespace(answer=answer, told=told, profile=yaml.safe_load(answer.profile_path.read_text()))
+        return SimpleNamespace(answer=answer, told=told, profile=yaml_of(answer.profile_path))
 
     def request_of(row: Row):
         scale = row.scale if row.measured else 0.01

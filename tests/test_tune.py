@@ -11,7 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from advisor import tune as pipeline
 from advisor.errors import EnvironmentMismatch, InputError, Interrupted, LaunchesFailed
@@ -20,7 +19,7 @@ from advisor.records import BackendFacts, Decision, EngineFacts, Facts, GpuFacts
 from advisor.request import request_from_words
 from advisor.study import setup
 from tests.fakes import fake_settings
-from tests.study_help import sample
+from tests.study_help import sample, yaml_of
 
 SITE = Path(__file__).parent / "fakes" / "site"
 FACTS = Facts(
@@ -132,7 +131,7 @@ def test_a_slower_setting_keeps_the_defaults(request_for):
     assert answer.result.tuned_command == answer.result.baseline_command
     assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]
     assert all(trial.ok for trial in answer.result.trials)
-    profile = yaml.safe_load(answer.profile_path.read_text())
+    profile = yaml_of(answer.profile_path)
     assert profile["decision"]["outcome"] == "keep-defaults"
     assert children() == []
 

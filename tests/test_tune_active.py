@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import yaml
-
 from advisor import tune as pipeline
 from advisor.progress import Silent
 from advisor.records import Candidate, Decision, Outcome
 from advisor.report.summary import launches
 from advisor.report.terminal import Lines
+from tests.study_help import yaml_of
 from tests.test_tune import fakes, request_for  # noqa: F401
 
 BACKENDS = "settings: {attention_backend: {values: [default, FLASHINFER]}}"
@@ -18,7 +17,7 @@ def tuned(request):
     """(answer, lines that a person saw, profile as written)"""
     told: list[str] = []
     answer = pipeline.tune(request, Lines(told.append, request.objective, request.budget.total_s))
-    return answer, told, yaml.safe_load(answer.profile_path.read_text())
+    return answer, told, yaml_of(answer.profile_path)
 
 
 def line_of(told, number):

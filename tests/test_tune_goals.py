@@ -7,7 +7,6 @@ import json
 import random
 
 import pytest
-import yaml
 
 from advisor import tune as pipeline
 from advisor.errors import InputError
@@ -16,7 +15,7 @@ from advisor.records import Decision, Trial, from_json, to_json
 from advisor.report.summary import summary
 from advisor.serving_profile.store import read_profile
 from advisor.study import setup
-from tests.study_help import sample
+from tests.study_help import sample, yaml_of
 from tests.test_tune import FakeClient, fakes, request_for  # noqa: F401 - fixtures
 
 SLO = "ttft_p99<500ms"
@@ -63,7 +62,7 @@ def tuned(request, progress=None):
     answer = pipeline.tune(request, progress or Silent())
     lines = summary(answer.result, answer.profile_path)
     assert len(lines) <= 7 and read_profile(answer.profile_path)
-    return answer.result, yaml.safe_load(answer.profile_path.read_text())["objective"], lines
+    return answer.result, yaml_of(answer.profile_path)["objective"], lines
 
 
 def space(**values):

@@ -7,7 +7,6 @@ import json
 import time
 
 import pytest
-import yaml
 
 from advisor import tune as pipeline
 from advisor.progress import Silent
@@ -15,6 +14,7 @@ from advisor.records import Decision, Trial, from_json
 from advisor.report.summary import launches
 from advisor.report.terminal import Lines
 from advisor.study import setup
+from tests.study_help import yaml_of
 from tests.test_tune import FakeClient, fakes, request_for  # noqa: F401 - fixtures
 
 SLOW = "settings: {enforce_eager: {values: [default, true]}}"  # four times slower
@@ -25,7 +25,7 @@ SLOW_AND_FAST = "settings: {attention_backend: {values: [default, FLASHINFER]}, 
 def tuned(request):
     told: list[str] = []
     answer = pipeline.tune(request, Lines(told.append, request.objective, request.budget.total_s))
-    return answer, told, yaml.safe_load(answer.profile_path.read_text())
+    return answer, told, yaml_of(answer.profile_path)
 
 
 def searched(answer) -> dict[str, Trial]:
