@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 
@@ -41,7 +42,7 @@ class Objective:
     def metrics(self) -> tuple[str, ...]:
         return (self.metric, *self.secondary)
 
-    @property
+    @functools.cached_property
     def each(self) -> tuple[Objective, ...]:
         """One objective a metric, the first one first."""
         return tuple(dataclasses.replace(self, metric=metric, secondary=()) for metric in self.metrics)
