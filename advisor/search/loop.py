@@ -92,7 +92,7 @@ def nothing_expected(sampler: Sampler, outlook: Outlook, look: Looker, trials: S
 def _next(sampler: Sampler, outlook: Outlook, seconds: float) -> Candidate | None:
     """The candidate to launch; None where every distinct one was tried, is taken to fail, or costs more than is left."""
     while True:
-        if not sampler.complete and not sampler.designed:
+        if not sampler.complete and not any(map(outlook.gains.unseen, sampler.designed)):
             sampler.asked(_ASKED)  # gets them known
         candidate = (
             outlook.best(sampler.untried, sampler.designed, seconds)

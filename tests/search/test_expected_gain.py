@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from advisor.records import Candidate, Objective, Outcome, SloLimit
+from advisor.records import Candidate, Dropped, Objective, Outcome, SloLimit
 from advisor.search.effects import Point
 from advisor.search.expected_gain import Gains
 from advisor.search.launch_noise import KNOWN, launch_noise
@@ -82,6 +82,14 @@ def test_simplifications_of_a_winner_are_found_and_of_a_tie_with_the_default_are
     assert won.as_good_as_best(simpler)[:1] == [Candidate({"a": 1})]
     tied = Gains([BASE, trial(1, {"a": 1, "b": 1}, 1001.0)], THROUGHPUT)
     assert tied.as_good_as_best(simpler) == []
+
+
+def test_a_dropped_launch_teaches_by_its_estimate_and_is_not_the_best():
+    lost = dataclasses.replace(trial(1, {"a": 1}), dropped=Dropped("after a slice", {"output_tok_s": 500.0}))
+    lucky = dataclasses.replace(trial(2, {"b": 1}), dropped=Dropped("after a slice", {"output_tok_s": 1500.0}))
+    both = Candidate({"a": 1, "d": 1})
+    assert gain([BASE, lost], both)[0] < 1e-3 < gain([BASE, lost], UNSEEN)[0]
+    assert gain([BASE, lucky], Candidate({"b": 1}))[0] > 0.2  # it is compared with the default, not with itself
 
 
 # ---------------------------------------------------------------- noise

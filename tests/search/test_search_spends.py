@@ -137,6 +137,15 @@ def test_in_a_space_too_large_to_be_known_optuna_proposes_and_the_search_still_s
     assert values_seen(server) == EVERY_VALUE
 
 
+def test_optuna_is_asked_in_a_large_space_though_known_losers_of_the_design_are_left():
+    known = [Point(Candidate({"enforce_eager": True}), -0.6, 0.1)]
+    server = Server(STEEP)
+    begun = len(space(at_once=10).candidates)
+    _, sampler = run(server, at_once=10, known=known)
+    assert any(item.settings.get("enforce_eager") for item in sampler.designed)
+    assert len(sampler._legal) > begun and best_worth(server) > 0.97 * 1.26
+
+
 def test_what_keeps_failing_is_left_alone():
     server = Server(STEEP, fails=lambda settings: settings.get("attention_backend") == "FLASHINFER")
     run(server)

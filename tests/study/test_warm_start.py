@@ -54,9 +54,9 @@ def test_figures_are_ratios_to_the_profiles_default_and_surer_the_nearer_it_is(t
     points = {point.candidate.label: point for point in figures(profile, near, SETTINGS)}
     eager = points["enforce_eager"]
     assert eager.candidate == Candidate({"enforce_eager": True})
-    assert eager.value == pytest.approx(math.log(1672 / 3268), abs=0.001) and eager.sd == pytest.approx(0.01)
+    assert eager.value == pytest.approx(math.log(1672 / 3268), abs=0.001) and eager.sd == pytest.approx(0.02)
     far = {point.candidate.label: point for point in figures(profile, 0.5, SETTINGS)}
-    assert far["enforce_eager"].sd > 10 * eager.sd > far["attention_backend=FLASHINFER"].sd / 10
+    assert far["enforce_eager"].sd > 8 * eager.sd and far["attention_backend=FLASHINFER"].sd > 2 * eager.sd
 
 
 def test_too_far_is_not_taken(tmp_path):
