@@ -188,6 +188,10 @@ class TestForked(ProcessContract):
         assert facts["env"]["VLLM_WORKER_MULTIPROC_METHOD"] == "fork"
         assert set(facts["env"]) - {"LC_CTYPE"} == {*ENV, "FAKE_SET_BY_IMPORT", "VLLM_WORKER_MULTIPROC_METHOD"}
 
+    def test_a_forked_engine_does_not_hold_the_servers_port(self, start: Start, unused_port: int) -> None:
+        process = start("listen", "--port", str(unused_port))
+        assert json.loads(log_lines(process, 2)[1]) == [os.devnull, "socket"]
+
     def test_the_launcher_goes_on_and_has_no_zombies(self, start: Start, launcher: Launcher) -> None:
         for _ in range(3):
             start("sleep").stop()

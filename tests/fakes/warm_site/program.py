@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -48,6 +49,18 @@ def fork_child(detached=False, deaf=False):
         os._exit(0)
 
 
+def listen(port):
+    """What a child has of a socket with that port, and of another one."""
+    served, other = socket.socket(), socket.socket()
+    served.bind(("127.0.0.1", port))
+    other.bind(("127.0.0.1", 0))
+    if os.fork() == 0:
+        mine = files()
+        print(json.dumps([mine[str(one.fileno())].partition(":")[0] for one in (served, other)]), flush=True)
+        os._exit(0)
+    os.wait()
+
+
 if __name__ == "__main__":
     name = sys.argv[1]
     print("started", os.getpid(), flush=True)
@@ -64,6 +77,8 @@ if __name__ == "__main__":
         fork_child()
         fork_child(detached=True, deaf=True)
         time.sleep(600)
+    elif name == "listen":
+        listen(int(sys.argv[3]))
     elif name == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("deaf", flush=True)
