@@ -96,6 +96,8 @@ def test_fresh_launches_are_executed_and_their_room_is_kept():
     later = dataclasses.replace(forked, number=1, phase="search", launcher_s=None, total_s=55.0)
     assert typical_cost_s([forked, later]) == pytest.approx(105)
     assert Budget(2000.0).reserve_s([forked, later], Objective()) == pytest.approx(6 * 105)
+    fresh = [trial(number, {}, 100.0, phase="confirm", total_s=80.0) for number in (2, 3)]
+    assert typical_cost_s([forked, later, *fresh]) == 80
 
 
 def test_the_cheapest_launch_decides_whether_one_more_fits():
