@@ -99,7 +99,10 @@ def _judged(request: TuneRequest, launch: Launches) -> Verdict:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a tune would launch: the baseline first, then the designed candidates, then the rest of the space."""
+    """What a tune may launch: the baseline first, then the designed candidates, then the rest of the space.
+
+    In which order it does, and which of them it leaves out, its figures decide (docs/search.md).
+    """
 
     facts: Facts
     commands: tuple[tuple[Candidate, Command], ...]
