@@ -149,12 +149,13 @@ def _round(trials: Sequence[Trial], finalists: Sequence[Candidate], since: int) 
 
 
 def _going_on(trials: Sequence[Trial], since: int) -> int | None:
-    """The round of the last launches, if it was begun in this sitting and nothing else was launched meanwhile."""
+    """The round of the very last launch, if it was begun in this sitting: after anything else a new one begins."""
     whole = _whole(trials)
     number = whole[-1].round if whole else None
-    ours = [index for index, trial in enumerate(whole) if trial.round == number]
-    together = number is not None and len(whole) - ours[0] == len(ours) and whole[ours[0]].number >= since
-    return number if together else None
+    if number is None:
+        return None
+    first = next(trial for trial in whole if trial.round == number)
+    return number if first.number >= since else None
 
 
 def _whole(trials: Sequence[Trial]) -> list[Trial]:

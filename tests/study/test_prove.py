@@ -91,6 +91,12 @@ def test_the_next_best_is_launched_beside_the_default_and_proven(tmp_path):
     assert proven(launch, PLENTY) == verdict and launch.trials == before
 
 
+def test_the_first_winner_is_proven_whatever_it_costs(tmp_path):
+    launch = Launches(tmp_path)
+    verdict = proven(launch, Budget(60.0, soak_s=30.0))
+    assert verdict.decision is Decision.IMPROVED and launch.made()[6:] == [("soak", 1), ("restart", 1)]
+
+
 def test_no_more_than_three_are_tried(tmp_path):
     launch = Launches(tmp_path, broken=[BEST, SECOND, THIRD])
     verdict = proven(launch, PLENTY)

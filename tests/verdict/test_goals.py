@@ -5,11 +5,14 @@ import random
 
 import pytest
 
-from advisor.records import Candidate, Decision, Objective, Outcome, SloLimit, Workload
+from advisor.records import Candidate, Compared, Decision, Objective, Outcome, SloLimit, Workload
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm
 from advisor.verdict.decide import decide
 from advisor.verdict.goals import with_front, with_goals
+from advisor.verdict.sequential import ERROR, Judgement, Looks
+from advisor.verdict.several import Figures, weighed
+from advisor.verdict.statistics import Comparison
 from tests.study_help import trial
 
 SLO = (SloLimit("ttft_ms", 500, 0.99),)
@@ -156,6 +159,29 @@ def test_a_loss_that_is_not_clear_yet_gets_more_rounds_before_a_gain_wins():
 def test_a_sure_loss_in_the_first_objective_ends_the_rounds():
     made, verdict = rounds_of(TWO, 80.0, 60.0, 0.002)
     assert made == 3 and verdict.decision is Decision.KEEP_DEFAULTS
+
+
+def test_what_is_lost_in_the_first_objective_for_sure_needs_no_clearer_gain_in_another():
+    ttft_ms = [70.0, 101.0, 88.0, *[90.0] * 9]
+    trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, 80.0, 90.0)]
+
+    def launched(candidate, number):
+        values = (100.0, 100.0) if candidate.is_baseline else (80.0 + number / 10, ttft_ms[number])
+        trials.append(launch(len(trials), candidate.settings, *values, phase="confirm", round=number))
+
+    verdict = confirm(launched, lambda: trials, TWO, Budget(1e9))
+    assert verdict.launches == 3 and verdict.decision is Decision.KEEP_DEFAULTS
+
+
+@pytest.mark.parametrize(("further", "decision"), [(1, Decision.IMPROVED), (2, Decision.KEEP_DEFAULTS)])
+def test_further_objectives_share_one_error(further, decision):
+    """A gain of 3.6% that the error of one look shows, and half of that error does not."""
+    looks, found = Looks(3, 3), Comparison(3, 0.036, 0.02, 4)
+    assert found.half_width(ERROR) < 0.036 < found.half_width(ERROR / 2)
+    even = Comparison(3, 0.0, 0.02, 4)
+    seen = Figures(even, (found, even)[:further], tuple(Compared(f"m{n}", "unclear") for n in range(further)))
+    first = Judgement(Decision.KEEP_DEFAULTS, "not worth an override")
+    assert weighed(first, "gave +0.0%", seen, looks, ended=True).decision is decision
 
 
 def test_the_front_recommends_what_the_verdict_leaves():
