@@ -120,3 +120,20 @@ def test_a_slow_candidate_costs_a_fraction_of_the_seconds(request_for, monkeypat
     quick, whole = slow_one(), slow_one(measure_all=True)
     assert quick.dropped is not None and whole.dropped is None and len(whole.samples) == 2
     assert quick.measure_s < 0.4 * whole.measure_s and quick.total_s < whole.total_s - 1.0
+
+
+# ---------------------------------------------------------------- several loads
+
+
+def test_several_loads_share_each_launch_and_reach_the_profile(request_for, tmp_path):  # noqa: F811
+    path = tmp_path / "both.yaml"
+    path.write_text("input_tokens: 64\noutput_tokens: 32\nnum_prompts: 48\nconcurrency: [1, 4]\n")
+    answer, told, profile = tuned(request_for(SLOW, workload=str(path)))
+    baseline, slow = answer.result.trials
+    assert [item.load for item in baseline.samples] == [4, 1] and len(baseline.slices) == 3 * 2
+    assert slow.dropped.reason.startswith("after a slice at each of 2 loads: output_tok_s -7") and slow.samples == ()
+    assert any(", at 1: " in line and ", 4: " in line for line in told if line.startswith("     0 baseline"))
+    assert profile["workload"]["concurrency"] == 4 and profile["workload"]["loads"] == [1, 4]
+    assert [item["load"] for item in profile["measured"]["default"]["loads"]] == [1, 4]
+    again, _, _ = tuned(request_for(SLOW, workload=str(path)))
+    assert again.result.trials == answer.result.trials

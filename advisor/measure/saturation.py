@@ -66,7 +66,9 @@ def keeps_up(samples: Sequence[Sample], rate: float) -> bool | None:
 
 
 def load_note(samples: Sequence[Sample], workload: Workload, objective: Objective) -> str | None:
-    """What a person should know about this load and this objective before the search; None: nothing."""
+    """What a person should know about this load and this objective before the search; None: nothing, or several loads."""
+    if workload.loads:
+        return None
     # Goodput can be raised at any rate as long as a request misses its limits.
     all_good = workload.rate is not None and all(sample.slo_share == 1 for sample in samples)
     throughput = (*_THROUGHPUT, "goodput") if all_good else _THROUGHPUT

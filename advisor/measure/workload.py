@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from advisor.errors import InputError
+from advisor.measure.loads import MOST
 from advisor.records import Workload
 from advisor.resources import preset_path, presets_folder
 from advisor.yaml_files import read_model
@@ -30,11 +31,28 @@ class WorkloadFile(BaseModel):
     num_prompts: int = Field(ge=1)
     concurrency: int | None = Field(default=None, ge=1)
     rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    loads: list[float] | None = Field(default=None, exclude=True)  # not a key: `concurrency` or `rate` may be a list
     length_spread: float = Field(default=0.0, ge=0, lt=1)
     shared_prefix_tokens: int = Field(default=0, ge=0)
     warmup_prompts: int = Field(default=0, ge=0)
     source: str = ""
     preemptions: Literal["allowed"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _several_loads(cls, given: Any) -> Any:
+        """A list of loads becomes the highest and all of them. What is no list of numbers is left for the field to refuse."""
+        if not isinstance(given, dict):
+            return given
+        if "loads" in given:
+            raise ValueError("loads is not a key: give a list as concurrency or rate")
+        name = next((name for name in ("concurrency", "rate") if isinstance(given.get(name), list)), None)
+        if name is None or not all(isinstance(load, int | float) and load > 0 for load in given[name]):
+            return given
+        loads = sorted(set(given[name]))
+        if not 2 <= len(loads) <= MOST:
+            raise ValueError(f"{name} lists {len(loads)} different loads: 2 to {MOST} can share a launch")
+        return {**given, name: loads[-1], "loads": [float(load) for load in loads]}
 
     @model_validator(mode="after")
     def _one_load(self) -> WorkloadFile:
@@ -70,7 +88,7 @@ def load_workload(
     _check_ranges({**lengths, "concurrency": concurrency}, rate)
     changes: dict[str, object] = {name: value for name, value in lengths.items() if value is not None}
     if concurrency is not None or rate is not None:
-        changes |= {"concurrency": concurrency, "rate": rate}
+        changes |= {"concurrency": concurrency, "rate": rate, "loads": None}
         changes.setdefault("num_prompts", _prompts_for(base, concurrency, rate))
     changed = dataclasses.replace(base, **changes)
     problem = _load_problem(changed.concurrency, changed.rate, changed.num_prompts)
@@ -100,7 +118,8 @@ def _read(name_or_path: str) -> Workload:
     is_file = name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path
     path = Path(name_or_path).expanduser() if is_file else preset_path(name_or_path)
     spec = read_model(path, "workload", WorkloadFile)
-    return Workload(**{**spec.model_dump(), "name": spec.name or path.stem})
+    loads = tuple(spec.loads) if spec.loads else None
+    return Workload(**{**spec.model_dump(), "name": spec.name or path.stem, "loads": loads})
 
 
 def _load_problem(concurrency: int | None, rate: float | None, num_prompts: int) -> str | None:

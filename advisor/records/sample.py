@@ -45,6 +45,7 @@ class SamplingPlan:
     client_processes: int = 1
     why: str = ""  # where it differs from the workload's own number, or from one process
     slice_prompts: int = 0  # requests of a short sample by which a launch can be dropped before its whole ones; 0: none is taken
+    load_prompts: tuple[int, ...] = ()  # requests of a sample at each load but the main one (advisor/measure/loads.py)
 
 
 @dataclass(frozen=True)

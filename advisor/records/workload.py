@@ -19,4 +19,5 @@ class Workload:
     shared_prefix_tokens: int = 0  # the same first tokens in every prompt of a sample
     warmup_prompts: int = 0  # requests of the first two waves of a warm-up, same mix, not counted; 0: as many as fit the load
     source: str = ""  # where the lengths come from
+    loads: tuple[float, ...] | None = None  # all that a launch measures; `concurrency` or `rate` is then the highest of them
     preemptions: str | None = None  # "allowed": running out of cache blocks is what the workload is for

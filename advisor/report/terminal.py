@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from advisor.measure.loads import by_load
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.report.summary import unit
 from advisor.search.scores import better_by, evidence, slo_breaches
@@ -117,6 +119,10 @@ def _figure(trial: Trial, score: float, baseline: float | None, objective: Objec
     gain = f" {percent(better_by(score, baseline, objective))}" if baseline and not trial.candidate.is_baseline else ""
     others = [(score_of(trial, one), one.metric) for one in objective.each[1:]]
     figures = [f"{number(value)} {unit(metric)}" for value, metric in others if value is not None]
+    loads = by_load(trial.samples)
+    if len(loads) > 1 and objective.metric != "start_s":
+        each = [(load, replace(trial, samples=tuple(found))) for load, found in sorted(loads.items())]
+        figures.append("at " + ", ".join(f"{load:g}: {number(score_of(part, objective))}" for load, part in each))
     broken = slo_breaches(trial, objective)
     return ", ".join([f"{number(score)} {unit(objective.metric)}{gain}", *figures]) + (
         f" (breaks the SLO: {broken[0]})" if broken else ""

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from advisor.measure.client import usable_cores
 from advisor.measure.client_load import most_processes
+from advisor.measure.length import lasts
 from advisor.measure.plan import REVISIONS, first_plan, planned, revised
 from advisor.measure.slice_rules import as_slice, objection, sliced
 from advisor.measure.taints import Judge
@@ -82,6 +83,11 @@ class Sampling:
         self._most = most_processes(usable_cores(), workload)
         self._last_wave: Sample | None = None
 
+    @property
+    def workload(self) -> Workload:
+        """The launch's own, with its own number of requests."""
+        return self._workload
+
     def warm_up(self) -> WarmUp:
         """Waves until two successive ones agree, or a limit. Raises LaunchFailed when the server dies meanwhile."""
         waves: list[Wave] = []
@@ -98,9 +104,18 @@ class Sampling:
         """For the baseline, after its warm-up. `slice_waves`: of the load in a slice at least; 0: without slices."""
         return first_plan(self._workload, self._last_wave, self._most, self._processes, slice_waves)
 
-    def slice(self, seed: int, plan: SamplingPlan, attempt: int = 0) -> Sample:
+    def measure_long_enough(self, seed: int, plan: SamplingPlan, workload: Workload) -> tuple[Sample, int]:
+        """The baseline's first sample at a further load, and the requests that it takes there to last as long as it should."""
+        sample = self.measure(seed, plan, workload=workload)
+        longer = lasts(sample, dataclasses.replace(plan, num_prompts=workload.num_prompts), workload).num_prompts
+        if longer > workload.num_prompts:
+            more = dataclasses.replace(workload, num_prompts=longer)
+            sample = self.measure(seed, plan, first_attempt=1, workload=more)
+        return sample, longer
+
+    def slice(self, seed: int, plan: SamplingPlan, workload: Workload, prompts: int, attempt: int = 0) -> Sample:
         """A short sample. One that is not valid or was disturbed is not repeated: it decides nothing, whole ones follow."""
-        now = sliced(self._workload, plan.slice_prompts)
+        now = sliced(workload, prompts)
         if plan.client_processes > 1:
             self._client.use_processes(plan.client_processes)
         taken = as_slice(self._attempt(seed, attempt, now), now)

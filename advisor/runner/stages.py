@@ -1,21 +1,34 @@
-"""In which order a launch is measured: a slice first, then a whole sample a seed, and an end as soon as it cannot win."""
+"""In which order a launch is measured: slices first, then a whole sample a seed, and an end as soon as it cannot win.
+
+A workload with several loads has a slice and a sample at each of them for every seed: only together are they a figure.
+"""
 
 from __future__ import annotations
 
-from advisor.records import SamplingPlan
+import dataclasses
+from collections.abc import Sequence
+
+from advisor.measure.loads import Station, stations
+from advisor.measure.slice_rules import slice_prompts
+from advisor.records import Sample, SamplingPlan
 from advisor.runner.launch import Launch
 from advisor.runner.sampling import Sampling
 
 
 def measure(sampling: Sampling, launch: Launch) -> None:
-    """A launch under a plan that is made already. After each stage but the last it may be dropped."""
+    """A launch under a plan that is made already. After each stage but the last it may be dropped.
+
+    A load that is kept up for a while is the main one alone: its samples are compared with each other.
+    """
     if (plan := launch.plan) is None:
         return
-    _take_slices(sampling, launch, plan)
+    places = stations(sampling.workload, plan)[: 1 if launch.job.soak_s else None]
+    _take_slices(sampling, launch, plan, places)
     for seed in launch.job.seeds:
         if launch.is_lost():
             return
-        launch.samples.append(sampling.measure(seed, plan))
+        for place in places:
+            launch.samples.append(_at(place, sampling.measure(place.seed(seed), plan, workload=place.workload)))
 
 
 def measure_and_plan(sampling: Sampling, launch: Launch) -> None:
@@ -26,16 +39,40 @@ def measure_and_plan(sampling: Sampling, launch: Launch) -> None:
     """
     job, (first, *others) = launch.job, launch.job.seeds
     plan = sampling.first_plan(job.slice_waves if job.slice_seeds else 0)
-    _take_slices(sampling, launch, plan)
-    sample, launch.plan = sampling.measure_and_revise(first, plan)
-    if launch.plan.client_processes != plan.client_processes:
-        _take_slices(sampling, launch, launch.plan, attempt=1)
-    launch.samples.append(sample)
+    main, *further = stations(sampling.workload, plan)
+    _take_slices(sampling, launch, plan, (main, *further))
+    before = plan.client_processes
+    sample, plan = sampling.measure_and_revise(first, plan)
+    if plan.client_processes != before:
+        _take_slices(sampling, launch, plan, (main, *further), attempt=1)
+    launch.samples.append(_at(main, sample))
+    prompts = []
+    for place in further:
+        sample, count = sampling.measure_long_enough(place.seed(first), plan, place.workload)
+        launch.samples.append(_at(place, sample))
+        prompts.append(count)
+    launch.plan = dataclasses.replace(plan, load_prompts=tuple(prompts))
     for seed in others:
-        launch.samples.append(sampling.measure(seed, launch.plan))
+        for place in stations(sampling.workload, launch.plan):
+            launch.samples.append(_at(place, sampling.measure(place.seed(seed), launch.plan, workload=place.workload)))
 
 
-def _take_slices(sampling: Sampling, launch: Launch, plan: SamplingPlan, attempt: int = 0) -> None:
+def _take_slices(
+    sampling: Sampling, launch: Launch, plan: SamplingPlan, places: Sequence[Station], attempt: int = 0
+) -> None:
+    """At each load for each seed; at the main one as the plan says, at the others as few requests as a slice may have."""
     launch.slices = []
-    for seed in launch.job.slice_seeds if plan.slice_prompts else ():
-        launch.slices.append(sampling.slice(seed, plan, attempt))
+    if not plan.slice_prompts or not launch.job.slice_seeds:
+        return
+    waves = launch.job.slice_waves
+    counts = [plan.slice_prompts, *(slice_prompts(p.workload, p.workload.num_prompts, 0.0, waves) for p in places[1:])]
+    if not all(counts):
+        return  # where one load has none the others decide nothing
+    for seed in launch.job.slice_seeds:
+        for place, count in zip(places, counts, strict=True):
+            taken = sampling.slice(place.seed(seed), plan, place.workload, count, attempt)
+            launch.slices.append(_at(place, taken))
+
+
+def _at(place: Station, sample: Sample) -> Sample:
+    return sample if place.load is None else dataclasses.replace(sample, load=place.load)

@@ -31,7 +31,11 @@ def parse_goal(objective: str | None, slo: str | None = None, find_load: str | N
 
 
 def check_load(objective: Objective, workload: Workload) -> None:
-    """Raise InputError where the workload's load is not of the kind that --find-load raises."""
+    """Raise InputError where the workload's load is not of the kind that --find-load raises, or no single one."""
+    if objective.find_load and workload.loads:
+        raise InputError(
+            f"--find-load with workload {workload.name!r}, which lists several loads", "give one with --concurrency or --rate"
+        )
     if objective.find_load == "concurrency" and workload.concurrency is None:
         raise InputError(
             f"--find-load concurrency with workload {workload.name!r}, which has a rate",

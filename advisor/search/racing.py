@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from advisor.measure.loads import SLICE_SEEDS_FROM, base_seed
 from advisor.measure.slice_rules import LATENCY_WAVES, WAVES, objection
 from advisor.records import Dropped, Objective, Sample, Trial
 from advisor.search.race_noise import START, ByStage, Noise, luck, noise_of
@@ -22,7 +23,6 @@ from advisor.search.scores import TIE, evidence, sample_value, score, scores, sl
 from advisor.units import percent
 
 ERROR = 0.02  # probability that a launch which is no worse than a tie is dropped, all looks together
-SLICE_SEEDS_FROM = 500_000  # no other seed is near: a prompt that came before is cached
 BASELINE_SLICES = 3  # one to compare with, and what they differ by is the first that is known of the noise
 _THROUGHPUT = ("output_tok_s", "input_tok_s", "requests_s")
 
@@ -139,7 +139,8 @@ def slice_seeds(phase: str, trials: Sequence[Trial], objective: Objective) -> tu
     baseline = next((trial for trial in trials if trial.phase == "baseline" and trial.ok), None)
     if phase != "search" or baseline is None:
         return ()
-    return tuple(item.pair_seed for item in baseline.slices if objection(item) is None)[:1]
+    doubtful = {base_seed(item.pair_seed) for item in baseline.slices if objection(item) is not None}
+    return tuple(base for item in baseline.slices if (base := base_seed(item.pair_seed)) not in doubtful)[:1]
 
 
 def _rival(trial: Trial, objective: Objective) -> Rival:
@@ -168,13 +169,15 @@ def _figures(
 
 
 def _logarithms(samples: Sequence[Sample], objective: Objective) -> ByStage:
+    """A seed at several loads is one figure, the mean of the logarithms; without one of them it is none."""
     sign = 1 if objective.maximise else -1
-    found: dict[int, float] = {}
+    loads = {sample.load for sample in samples}
+    found: dict[int, list[float]] = {}
     for sample in samples:
         value = _value(sample, objective)
         if objection(sample) is None and 0 < value < math.inf:
-            found[sample.pair_seed] = sign * math.log(value)
-    return found
+            found.setdefault(base_seed(sample.pair_seed), []).append(sign * math.log(value))
+    return {seed: statistics.fmean(values) for seed, values in found.items() if len(values) == len(loads)}
 
 
 def _value(sample: Sample, objective: Objective) -> float:
@@ -195,7 +198,8 @@ def _gap(mine: Figures, theirs: Figures) -> Gap | None:
 
 def _stage(slices: Sequence[Sample], samples: Sequence[Sample], whole: int) -> str:
     if samples:
-        return f"{len(samples)} of {whole} samples"
+        return f"{len({base_seed(sample.pair_seed) for sample in samples})} of {whole} samples"
     if slices:
-        return f"a slice of {slices[0].requests + slices[0].failed} requests"
+        loads = f" at each of {len(slices)} loads" if len(slices) > 1 else f" of {slices[0].requests + slices[0].failed} requests"
+        return f"a slice{loads}"
     return "its start"

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from advisor.measure.loads import by_load
 from advisor.measure.slo import breaches, violation
 from advisor.records import Objective, Outcome, Sample, Trial
 
@@ -35,6 +36,7 @@ def sample_value(sample: Sample, objective: Objective) -> float:
 def score(trial: Trial, objective: Objective) -> float | None:
     """Mean over the trial's samples of the (first) objective's figure; None unless the trial is OK.
 
+    Of several loads it is the geometric mean of each one's mean: a tenth more counts the same at any of them.
     All trials have the same seeds, so means compare; one that was dropped lacks some. Whether the SLO was met is another
     question: `slo_breaches`.
     """
@@ -42,8 +44,9 @@ def score(trial: Trial, objective: Objective) -> float | None:
         return None
     if objective.metric == "start_s":
         return trial.start_s
-    values = [sample_value(sample, objective) for sample in trial.samples]
-    return sum(values) / len(values)
+    loads = by_load(trial.samples).values()
+    means = [sum(sample_value(sample, objective) for sample in samples) / len(samples) for samples in loads]
+    return means[0] if len(means) == 1 else geometric_mean(means)
 
 
 def scores(trial: Trial, objective: Objective) -> tuple[float, ...] | None:
@@ -66,14 +69,18 @@ def slo_breaches(trial: Trial, objective: Objective) -> list[str]:
         return []
     if trial.loads and not any(point.met for point in trial.loads):
         return [f"no load met the SLO, down to {trial.loads[-1].load:g}: {trial.loads[-1].reason}"]
-    return breaches(trial.samples, objective.slo)
+    loads = by_load(trial.samples)
+    if len(loads) == 1:
+        return breaches(trial.samples, objective.slo)
+    return [f"at {load:g}: {text}" for load, samples in loads.items() for text in breaches(samples, objective.slo)]
 
 
 def slo_violation(trial: Trial, objective: Objective) -> float:
     """How far the trial misses them, as the largest missing share of requests; 0 where it meets them all."""
     if not slo_breaches(trial, objective):
         return 0.0
-    return violation(trial.samples, objective.slo) or 0.01  # no load was sustained, though requests were in time
+    found = max((violation(samples, objective.slo) for samples in by_load(trial.samples).values()), default=0.0)
+    return found or 0.01  # no load was sustained, though requests were in time
 
 
 def evidence(trial: Trial) -> Trial:

@@ -145,6 +145,7 @@ def _workload(result: StudyResult, launches: Iterable[Trial], clean: Scrubber) -
         num_prompts=_plan(result).num_prompts if _plan(result) else load.num_prompts,
         concurrency=load.concurrency,
         rate_requests_s=load.rate,
+        loads=list(load.loads) if load.loads else None,
         length_spread=load.length_spread,
         shared_prefix_tokens=load.shared_prefix_tokens,
         warmup_prompts=load.warmup_prompts,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from advisor.measure.loads import by_load
 from advisor.records import Active, Candidate, Sample, Trial
-from advisor.serving_profile.schema import Figure, LeftBehind, Running, Side, StartParts
+from advisor.serving_profile.schema import AtLoad, Figure, LeftBehind, Running, Side, StartParts
 from advisor.verdict.statistics import mean_interval
 
 _NOTES = 6
@@ -40,11 +42,17 @@ def sample_value(sample: Sample, metric: str) -> float:
 
 
 def launch_mean(trial: Trial, metric: str) -> float:
-    """Mean over a launch's valid samples; NaN where there is none. `start_s` is the launch's own."""
+    """Mean over a launch's valid samples, of several loads their geometric mean; NaN where there is none.
+
+    `start_s` is the launch's own.
+    """
     if metric == "start_s":
         return math.nan if trial.start_s is None else trial.start_s
-    values = [sample_value(sample, metric) for sample in trial.samples if not sample.problems]
-    return statistics.fmean(values) if values else math.nan
+    loads = by_load(sample for sample in trial.samples if not sample.problems).values()
+    means = [statistics.fmean(sample_value(sample, metric) for sample in samples) for samples in loads]
+    if len(means) < 2:
+        return means[0] if means else math.nan
+    return statistics.geometric_mean(means) if min(means) > 0 else math.nan
 
 
 def figure(values: Sequence[float]) -> Figure | None:
@@ -99,6 +107,24 @@ def left_behind(trials: Sequence[Trial], candidate: Candidate, clean: Callable[[
     return LeftBehind(stops=len(left), of=len(stopped), example=clean(left[-1][0])) if left else None
 
 
+def at_loads(launches: Sequence[Trial]) -> list[AtLoad] | None:
+    """Figures at each load; None where all samples are of one."""
+    found = sorted({sample.load for trial in launches for sample in trial.samples if sample.load is not None})
+    if not all(len(by_load(trial.samples)) == len(found) for trial in launches) or len(found) < 2:
+        return None
+    return [_at_load(launches, load) for load in found]
+
+
+def _at_load(launches: Sequence[Trial], load: float) -> AtLoad:
+    alone = [dataclasses.replace(t, samples=tuple(by_load(t.samples)[load])) for t in launches]
+    names = {"output_tok_s": "output_tok_s"}
+    names |= {f"{name}_{point}_ms": f"{name}_ms.{point}" for name in ("ttft", "tpot") for point in ("p50", "p99")}
+    return AtLoad(
+        load=load,
+        **{name: figure([launch_mean(trial, metric) for trial in alone]) for name, metric in names.items()},
+    )
+
+
 def side(launches: Sequence[Trial], more: Mapping[str, Any] | None = None) -> Side | None:
     """Figures of one candidate's launches, None where there is no launch.
 
@@ -109,6 +135,9 @@ def side(launches: Sequence[Trial], more: Mapping[str, Any] | None = None) -> Si
     metrics = {name: name for name in ("output_tok_s", "input_tok_s", "requests_s", "goodput_requests_s", "load")}
     metrics |= {f"{n}_{p}_ms": f"{field}.{p}" for n, field in _LATENCIES.items() for p in ("p50", "p99")}
     figures = {name: figure([launch_mean(trial, metric) for trial in launches]) for name, metric in metrics.items()}
+    loads = at_loads(launches)
+    if loads:
+        figures["load"] = None  # it is not one that was found
     tokens = _median(launches, lambda active: active.kv_cache_tokens)
     return Side(
         phase="confirm" if launches[0].phase == "confirm" else "search",
@@ -116,6 +145,7 @@ def side(launches: Sequence[Trial], more: Mapping[str, Any] | None = None) -> Si
         samples=sum(not sample.problems for trial in launches for sample in trial.samples),
         slo_percent=_slo_percent(launches),
         **figures,
+        loads=loads,
         start_s=figure([one.start_s for one in launches if one.start_s is not None and one.launcher == "cold"]),
         **(more or {}),
         graph_memory_gib=_median(launches, lambda active: active.graph_memory_gib),

@@ -92,6 +92,7 @@ class Workload(Part):
     num_prompts: Count = Field(description="requests of one sample")
     concurrency: Count | None = Field(default=None, description="requests in flight")
     rate_requests_s: Number | None = Field(default=None, description="arrivals a second, Poisson")
+    loads: list[Number] | None = Field(default=None, description="all that each launch measured; the highest stands above")
     length_spread: Number = Field(description="lengths vary by this fraction both ways")
     shared_prefix_tokens: Count = Field(description="first tokens that all prompts of a sample share")
     warmup_prompts: Count = Field(description="uncounted requests before the first sample; 0: as many as fit the load")
@@ -230,8 +231,19 @@ class LeftBehind(Part):
     example: str = Field(description="one of the processes")
 
 
+class AtLoad(Part):
+    """Figures of one candidate at one of several loads."""
+
+    load: Number = Field(description="requests in flight, or arrivals a second")
+    output_tok_s: Figure = Field(description="tokens out a second, all requests together")
+    ttft_p50_ms: Figure | None = Field(default=None, description="time to the first token, median")
+    ttft_p99_ms: Figure | None = Field(default=None, description="the same, 99th percentile")
+    tpot_p50_ms: Figure | None = Field(default=None, description="time per output token after the first, median")
+    tpot_p99_ms: Figure | None = Field(default=None, description="the same, 99th percentile")
+
+
 class Side(Part):
-    """Figures of one candidate."""
+    """Figures of one candidate; where the workload has several loads, geometric means over them."""
 
     phase: str = Field(description="confirm: fresh launches; search: no confirmation was run")
     launches: Count = Field(description="launches behind each figure")
@@ -246,6 +258,7 @@ class Side(Part):
     load: Figure | None = Field(
         default=None, description="highest load that met the SLO: in flight, or requests a second"
     )
+    loads: list[AtLoad] | None = Field(default=None, description="the same at each load, where there are several")
     ttft_p50_ms: Figure | None = Field(default=None, description="time to the first token, median")
     ttft_p99_ms: Figure | None = Field(default=None, description="the same, 99th percentile")
     tpot_p50_ms: Figure | None = Field(

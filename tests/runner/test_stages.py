@@ -134,3 +134,43 @@ def test_more_client_processes_take_the_slices_again(runner, monkeypatch):  # no
         assert done.plan.client_processes > 1
         assert [item.pair_seed for item in done.slices] == [SLICE_SEEDS_FROM + n for n in range(3)]
         assert all(item.asked_seed is not None and item.client.processes > 1 for item in done.slices)
+
+
+# ---------------------------------------------------------------- several loads
+
+LOADS = dataclasses.replace(LONG, loads=(1.0, 4.0))
+
+
+def test_several_loads_share_a_launch(runner):  # noqa: F811
+    made = runner(LOADS)
+    done = first(made)
+    assert done.ok, done.reason
+    assert [(item.pair_seed, item.load) for item in done.samples] == [(0, 4), (20_000, 1), (1, 4), (20_001, 1)]
+    assert [(item.pair_seed, item.load) for item in done.slices[:3]] == [
+        (SLICE_SEEDS_FROM, 4), (SLICE_SEEDS_FROM + 20_000, 1), (SLICE_SEEDS_FROM + 1, 4),
+    ]  # fmt: skip
+    (count,) = done.plan.load_prompts
+    assert count >= 16 and {item.requests for item in done.samples if item.load == 1} == {count}
+    assert len({item.prompts for item in (*done.samples, *done.slices)}) == 4 + 6
+    race = Told()
+    later_one = later(made, race)
+    assert race.looks == [(True, 0, 0), (True, 2, 0), (True, 2, 2)]
+    assert [item.pair_seed for item in later_one.samples] == [item.pair_seed for item in done.samples]
+    by_seed = {item.seed: item.prompts for item in later_one.samples}
+    assert all(by_seed.get(item.seed, item.prompts) == item.prompts for item in done.samples)
+
+
+def test_a_further_load_that_is_over_too_soon_gets_more_requests(runner, monkeypatch):  # noqa: F811
+    """At one in flight 16 requests take some 0.4 s: a second is wanted."""
+    monkeypatch.setattr("advisor.measure.length.WANTED_S", 1.0)
+    done = first(runner(LOADS), seeds=(0,))
+    assert done.ok, done.reason
+    (count,) = done.plan.load_prompts
+    assert count > 16 and done.samples[1].requests == count and done.samples[1].pair_seed == 20_000
+
+
+def test_a_soak_keeps_up_the_main_load_alone(runner):  # noqa: F811
+    made = runner(LOADS)
+    first(made)
+    done = made.run(Job(2, "soak", Candidate(), (100_000, 100_001), soak_s=0.1))
+    assert done.ok and {item.load for item in done.samples} == {4}
