@@ -33,7 +33,10 @@ FACTS = Facts(
 
 
 class FakeClient:
-    """Sends real requests; the figure is the fake engine's own formula for the launched command, with a little noise."""
+    """Sends real requests; the figure is the fake engine's own formula for the launched command, with a little noise.
+
+    FAKE_TOK_S is another figure for a launch. The engine knows nothing of it: it need not be slow in fact, which takes seconds.
+    """
 
     def __init__(self, *_, **__): ...
 
@@ -53,7 +56,7 @@ class FakeClient:
         bad = [] if answers == [3, 3] else [f"a request got {min(answers)} of 3 tokens"]
         command = json.loads((folder / "command.json").read_text())
         settings = fake_settings.read(command["argv"])
-        tok_s = float(command["env"].get("FAKE_SPEED") or 1000 / fake_settings.tpot_ms(settings, 1))
+        tok_s = float(command["env"].get("FAKE_TOK_S") or 1000 / fake_settings.tpot_ms(settings, 1))
         tok_s *= random.Random(f"{seed} {folder.name}").gauss(1, 0.005)
         return sample(seed, tok_s, 1000 / tok_s, bad)
 
@@ -88,8 +91,7 @@ class FakeResolution:
         }
 
 
-@pytest.fixture(autouse=True)
-def fakes(monkeypatch):
+def install_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "inspect_all", lambda *_, **__: FACTS)
     monkeypatch.setattr(pipeline, "Resolution", FakeResolution)
     monkeypatch.setattr(setup, "BenchClient", FakeClient)
@@ -97,21 +99,32 @@ def fakes(monkeypatch):
     monkeypatch.setattr(setup.taints, "judge", lambda *_: ())
 
 
-@pytest.fixture
-def request_for(tmp_path):
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch):
+    install_fakes(monkeypatch)
+
+
+def requests_in(folder: Path, **usual):
+    """Makes requests whose files all lie in a folder. `usual` are words of the command line that differ from those below."""
+
     def make(space="settings: {attention_backend: {values: [default, FLASHINFER]}}", env=(), **changes):
-        path = tmp_path / "space.yaml"
+        path = folder / "space.yaml"
         path.write_text(f"schema: advisor.space/1\nname: s\n{space}\n")
         words = {
             "model": "fake-model", "gpu": "cpu", "workload": "tiny", "overrides": {}, "budget": "10m", "trials": None,
             "confirm_launches": 3, "serve_args": "", "space": str(path), "objective": "output_tok_s",
-            "engine_python": sys.executable, "samples": 1, "soak": "0.2s", "runs": tmp_path / "runs",
-            "output": tmp_path / "profiles",
+            "engine_python": sys.executable, "samples": 1, "soak": "0.2s", "runs": folder / "runs",
+            "output": folder / "profiles",
             "env": [f"PYTHONPATH={SITE}", "FAKE_TIME_SCALE=0.01", *env],
         }  # fmt: skip
-        return request_from_words(**{**words, **changes})
+        return request_from_words(**{**words, **usual, **changes})
 
     return make
+
+
+@pytest.fixture
+def request_for(tmp_path):
+    return requests_in(tmp_path)
 
 
 def children():
@@ -137,11 +150,11 @@ def test_a_slower_setting_keeps_the_defaults(request_for):
 
 
 def test_a_much_faster_setting_is_improved_and_a_finished_study_launches_nothing(request_for):
-    request = request_for("settings: {FAKE_SPEED: {values: [default, 300]}}")
+    request = request_for("settings: {FAKE_TOK_S: {values: [default, 300]}}")
     answer = pipeline.tune(request, Silent())
     verdict = answer.result.verdict
     assert verdict.decision is Decision.IMPROVED and verdict.ratio.low > 1
-    assert answer.result.tuned_command.env["FAKE_SPEED"] == "300"
+    assert answer.result.tuned_command.env["FAKE_TOK_S"] == "300"
     text = answer.profile_path.read_text()
     again = pipeline.tune(request, Silent())
     assert again.result.trials == answer.result.trials and again.result.verdict == verdict
@@ -212,7 +225,7 @@ def test_a_full_disk_is_told_and_the_study_goes_on(request_for, monkeypatch):
 
 
 def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
-    space = "settings: {FAKE_SPEED: {values: [default, 300, 1000]}}"
+    space = "settings: {FAKE_TOK_S: {values: [default, 300, 1000]}}"
     first = pipeline.tune(request_for(space, trials=1), Silent()).result
     assert [trial.phase for trial in first.trials] == ["baseline", "search", *["confirm"] * 6, "soak", "restart"]
     again = pipeline.tune(request_for(space, trials=1), Silent()).result
@@ -221,7 +234,7 @@ def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
     # The new challenger has rounds of its own, with new launches of the default.
     assert [trial.phase for trial in more.trials[10:]] == ["search", *["confirm"] * 6, "soak", "restart"]
     assert {trial.round for trial in more.trials[11:17]} == {3, 4, 5}
-    assert more.tuned_command.env["FAKE_SPEED"] == "1000" and more.verdict.launches == 3
+    assert more.tuned_command.env["FAKE_TOK_S"] == "1000" and more.verdict.launches == 3
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a b/c"])

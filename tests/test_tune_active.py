@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from advisor import tune as pipeline
 from advisor.progress import Silent
 from advisor.records import Candidate, Decision, Outcome
 from advisor.report.summary import launches
 from advisor.report.terminal import Lines
 from tests.study_help import yaml_of
-from tests.test_tune import fakes, request_for  # noqa: F401
+from tests.test_tune import fakes, requests_in  # noqa: F401
 
 BACKENDS = "settings: {attention_backend: {values: [default, FLASHINFER]}}"
+
+
+@pytest.fixture
+def request_for(tmp_path):
+    """Two fresh launches an arm are enough where the verdict is not the matter, or is beyond doubt."""
+    return requests_in(tmp_path, confirm_launches=2)
 
 
 def tuned(request):
@@ -24,7 +32,7 @@ def line_of(told, number):
     return next(line for line in told if line.startswith(f"   {number:>3} "))
 
 
-def test_a_backend_that_the_engine_replaces_by_the_default_s_never_wins(request_for):  # noqa: F811
+def test_a_backend_that_the_engine_replaces_by_the_default_s_never_wins(request_for):
     answer, told, profile = tuned(request_for(BACKENDS, env=["FAKE_ACTIVE_BACKEND=TRITON_ATTN"]))
     trial = answer.result.trials[1]
     assert (trial.outcome, trial.credited_to) == (Outcome.NOT_AS_REQUESTED, Candidate())
@@ -39,7 +47,7 @@ def test_a_backend_that_the_engine_replaces_by_the_default_s_never_wins(request_
     assert any(item["state"] == "not_as_requested" for item in profile["study"]["rejected"])
 
 
-def test_a_figure_counts_for_the_block_size_that_the_page_names(request_for):  # noqa: F811
+def test_a_figure_counts_for_the_block_size_that_the_page_names(request_for):
     space = "settings: {--block-size: {values: [default, 32]}, FAKE_BLOCK_SIZE: {values: [default, 64]}}"
     answer, told, profile = tuned(request_for(space))
     by_key = {trial.candidate.key: trial for trial in answer.result.trials if trial.phase == "search"}
@@ -53,7 +61,7 @@ def test_a_figure_counts_for_the_block_size_that_the_page_names(request_for):  #
     assert theirs["state"] == "ok" and theirs["score"] > 0
 
 
-def test_own_arguments_that_are_not_active_are_named_on_every_launch(request_for):  # noqa: F811
+def test_own_arguments_that_are_not_active_are_named_on_every_launch(request_for):
     given = request_for("settings: {enforce_eager: {values: [default, true]}}", serve_args="--block-size 32",
                         env=["FAKE_BLOCK_SIZE=64"])  # fmt: skip
     answer, told, profile = tuned(given)
@@ -63,7 +71,7 @@ def test_own_arguments_that_are_not_active_are_named_on_every_launch(request_for
     assert note in profile["active"]["default"]["notes"] and profile["active"]["default"]["block_size"] == 64
 
 
-def test_graphs_that_no_step_used_are_not_as_requested(request_for):  # noqa: F811
+def test_graphs_that_no_step_used_are_not_as_requested(request_for):
     space = "settings: {cudagraph_mode: {values: [default, FULL_DECODE_ONLY]}}"
     request = request_for(space, serve_args="--cudagraph-metrics", env=["FAKE_STEP_MODE=NONE"], samples=4)
     answer, told, profile = tuned(request)
@@ -75,7 +83,7 @@ def test_graphs_that_no_step_used_are_not_as_requested(request_for):  # noqa: F8
     assert profile["active"]["default"]["decode_modes"] == {"NONE": 1}
 
 
-def test_graphs_that_steps_used_are_as_requested(request_for):  # noqa: F811
+def test_graphs_that_steps_used_are_as_requested(request_for):
     space = "settings: {cudagraph_mode: {values: [default, FULL_DECODE_ONLY]}}"
     answer = pipeline.tune(request_for(space, serve_args="--cudagraph-metrics", samples=4), Silent())
     assert all(trial.ok and not [note for note in trial.notes if "steps" in note] for trial in answer.result.trials)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from advisor import tune as pipeline
 from advisor.records import Outcome
 from advisor.report.terminal import Lines
-from tests.test_tune import fakes, request_for  # noqa: F401
+from tests.test_tune import install_fakes, requests_in
 
-# Every start with the fault fails, whatever the other setting is.
-SPACE = "settings: {FAKE_FAULT: {values: [default, silent_exit]}, FAKE_X: {values: [default, 1, 2, 3]}}"
+# Every start with the fault fails, whatever the other setting is; without it each is slower than the default, so that one
+# finalist is left.
+SPACE = "settings: {FAKE_FAULT: {values: [default, silent_exit]}, FAKE_TOK_S: {values: [default, 150, 120, 90]}}"
 
 
 def tuned(request):
@@ -23,17 +26,28 @@ def failed(result):
     return [trial for trial in result.trials if trial.outcome is Outcome.FAILED_TO_START]
 
 
-def test_two_failures_rule_out_the_rest_and_say_so(request_for, tmp_path):  # noqa: F811
-    result, told = tuned(request_for(SPACE))
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """(requests in its folder, result, lines that a person saw, the folder) of a study that knew nothing before."""
+    folder = tmp_path_factory.mktemp("failures")
+    request_for = requests_in(folder, confirm_launches=2)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        install_fakes(monkeypatch)
+        yield request_for, *tuned(request_for(SPACE, study="first")), folder
+
+
+def test_two_failures_rule_out_the_rest_and_say_so(first):
+    _, result, told, folder = first
     assert len(failed(result)) == 2  # of four candidates with the fault
     assert any("learned:" in line and "FAKE_FAULT" in line for line in told)
     assert any("not launched:" in line for line in told)
-    lines = [json.loads(line) for line in (tmp_path / "runs" / "failures.jsonl").read_text().splitlines()]
-    assert sum(bool(line["cause"]) for line in lines) == 2
+    lines = [json.loads(line) for line in (folder / "runs" / "failures.jsonl").read_text().splitlines()]
+    own = [line for line in lines if line["study"].startswith("first of ")]
+    assert sum(bool(line["cause"]) for line in own) == 2
 
 
-def test_a_later_study_knows_it_and_can_be_told_to_try_again(request_for):  # noqa: F811
-    tuned(request_for(SPACE, study="first"))
+def test_a_later_study_knows_it_and_can_be_told_to_try_again(first):
+    request_for = first[0]
     later, told = tuned(request_for(SPACE, study="second"))
     assert failed(later) == [] and any("not launched:" in line for line in told)
     again, _ = tuned(request_for(SPACE, study="third", retry_failed=True))

@@ -16,14 +16,14 @@ from advisor.report.summary import summary
 from advisor.serving_profile.store import read_profile
 from advisor.study import setup
 from tests.study_help import sample, yaml_of
-from tests.test_tune import FakeClient, fakes, request_for  # noqa: F401 - fixtures
+from tests.test_tune import FakeClient, fakes, requests_in  # noqa: F401 - a fixture
 
 SLO = "ttft_p99<500ms"
 LABEL = "ttft_p99<500ms"
 
 
 class GoalClient(FakeClient):
-    """Figures from the launch's variables: FAKE_SPEED tok/s, FAKE_TTFT ms, FAKE_WITHIN of the requests up to FAKE_CAPACITY.
+    """Figures from the launch's variables: FAKE_TOK_S tok/s, FAKE_TTFT ms, FAKE_WITHIN of the requests up to FAKE_CAPACITY.
 
     FAKE_TRADE raises the speed and doubles the TTFT.
     """
@@ -33,7 +33,7 @@ class GoalClient(FakeClient):
         env = json.loads((folder / "command.json").read_text())["env"]
         noise = random.Random(f"{seed} {folder.name}")
         trade = "FAKE_TRADE" in env
-        tok_s = float(env.get("FAKE_SPEED", 130 if trade else 100)) * noise.gauss(1, 0.002)
+        tok_s = float(env.get("FAKE_TOK_S", 130 if trade else 100)) * noise.gauss(1, 0.002)
         ttft = float(env.get("FAKE_TTFT", 200 if trade else 100)) * noise.gauss(1, 0.002)
         in_flight = workload.concurrency or 0
         fits = in_flight <= float(env.get("FAKE_CAPACITY", 1e9))
@@ -48,6 +48,12 @@ class GoalClient(FakeClient):
 @pytest.fixture(autouse=True)
 def goal_client(fakes, monkeypatch):  # noqa: F811
     monkeypatch.setattr(setup, "BenchClient", GoalClient)
+
+
+@pytest.fixture
+def request_for(tmp_path):
+    """Two fresh launches an arm are enough where the verdict is not the matter, or is beyond doubt."""
+    return requests_in(tmp_path, confirm_launches=2)
 
 
 class Notes(Silent):
@@ -70,8 +76,8 @@ def space(**values):
     return f"settings: {{{rows}}}"
 
 
-def test_the_slo_keeps_the_faster_candidate_out(request_for):  # noqa: F811
-    fast = "settings: {FAKE_SPEED: {values: [default, 200]}}"
+def test_the_slo_keeps_the_faster_candidate_out(request_for):
+    fast = "settings: {FAKE_TOK_S: {values: [default, 200]}}"
     request = request_for(fast, env=["FAKE_WITHIN=0.9"], objective="output_tok_s", slo=SLO)
     notes = Notes()
     result, goal, lines = tuned(request, notes)
@@ -81,7 +87,7 @@ def test_the_slo_keeps_the_faster_candidate_out(request_for):  # noqa: F811
     assert [trial.phase for trial in result.trials] == ["baseline", "search"]  # nothing to confirm
 
 
-def test_goodput_is_raised_and_its_share_reported(request_for):  # noqa: F811
+def test_goodput_is_raised_and_its_share_reported(request_for):
     request = request_for(space(FAKE_WITHIN="0.9"), env=["FAKE_WITHIN_DEFAULT=0.6"], objective=None, slo=SLO)
     notes = Notes()
     result, goal, lines = tuned(request, notes)
@@ -90,19 +96,19 @@ def test_goodput_is_raised_and_its_share_reported(request_for):  # noqa: F811
     assert result.verdict.ratio.value == pytest.approx(1.5)
 
 
-def test_two_objectives_end_with_a_front_and_a_recommended_point(request_for):  # noqa: F811
-    request = request_for(space(FAKE_SPEED=130, FAKE_TTFT=200), objective="output_tok_s,ttft_ms.p99", storage=None)
+def test_two_objectives_end_with_a_front_and_a_recommended_point(request_for):
+    request = request_for(space(FAKE_TOK_S=130, FAKE_TTFT=200), objective="output_tok_s,ttft_ms.p99", storage=None)
     result, goal, lines = tuned(request)
     assert result.verdict.decision is Decision.IMPROVED and "ttft_ms.p99" in lines[0]
-    assert result.verdict.winner.settings == {"FAKE_SPEED": 130}
+    assert result.verdict.winner.settings == {"FAKE_TOK_S": 130}
     assert goal["secondary"] == ["ttft_ms.p99"]
     (chosen,) = [point for point in goal["front"] if point["recommended"]]
-    assert chosen["candidate"] == "FAKE_SPEED=130" and chosen["why"].startswith(
+    assert chosen["candidate"] == "FAKE_TOK_S=130" and chosen["why"].startswith(
         "the best output_tok_s of those that lose"
     )
 
 
-def test_a_trade_is_not_recommended(request_for):  # noqa: F811
+def test_a_trade_is_not_recommended(request_for):
     result, goal, lines = tuned(request_for(space(FAKE_TRADE=1), objective="output_tok_s,ttft_ms.p99"))
     assert result.verdict.decision is Decision.KEEP_DEFAULTS and result.tuned_command == result.baseline_command
     assert lines[0].startswith("keep-defaults") and "ttft_ms.p99 -" in lines[0] and "a trade" in lines[0]
@@ -112,7 +118,7 @@ def test_a_trade_is_not_recommended(request_for):  # noqa: F811
     }
 
 
-def test_the_highest_load_within_the_slo_is_found_on_each_launch(request_for):  # noqa: F811
+def test_the_highest_load_within_the_slo_is_found_on_each_launch(request_for):
     request = request_for(space(FAKE_CAPACITY=13), objective=None, slo=SLO, find_load="concurrency", samples=2)
     notes = Notes()
     result, goal, _ = tuned(request, notes)
@@ -126,15 +132,15 @@ def test_the_highest_load_within_the_slo_is_found_on_each_launch(request_for):  
     assert result.verdict.decision is Decision.KEEP_DEFAULTS
 
 
-def test_a_load_below_saturation_is_said_early_and_in_the_verdict(request_for):  # noqa: F811
+def test_a_load_below_saturation_is_said_early_and_in_the_verdict(request_for):
     notes = Notes()
-    request = request_for(space(FAKE_SPEED=100), objective=None, overrides={"rate": 4.0})
+    request = request_for(space(FAKE_TOK_S=100), objective=None, overrides={"rate": 4.0})
     _, _, lines = tuned(request, notes)
     assert any("below saturation: the server keeps up with 4 requests/s" in note for note in notes.notes)
     assert "below saturation" in lines[0]
 
 
-def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path):  # noqa: F811
+def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path):
     goals = {
         "": {},
         "-goodput-ttft500": {"slo": SLO, "objective": None},
@@ -142,13 +148,13 @@ def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path): 
         "-ttft-p99": {"objective": "ttft_ms.p99"},
     }
     for slug, goal in goals.items():
-        answer = pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, **goal), Silent())
+        answer = pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, **goal), Silent())
         assert answer.profile_path == tmp_path / "profiles" / "cpu" / f"fake-model-tiny{slug}.yaml"
         assert answer.study_folder.name == f"fake-model-cpu-tiny{slug}" and len(answer.result.trials) == 1
     assert len(list(tmp_path.glob("profiles/cpu/*.yaml"))) == len(goals)
 
 
-def test_a_study_of_a_chosen_name_is_not_mixed_with_another_goal(request_for):  # noqa: F811
-    pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, study="s", slo=SLO, objective=None), Silent())
+def test_a_study_of_a_chosen_name_is_not_mixed_with_another_goal(request_for):
+    pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, study="s", slo=SLO, objective=None), Silent())
     with pytest.raises(InputError, match="was measured with slo"):
-        pipeline.tune(request_for(space(FAKE_SPEED=100), trials=0, study="s", slo="ttft_p99<600ms", objective=None), Silent())
+        pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, study="s", slo="ttft_p99<600ms", objective=None), Silent())
