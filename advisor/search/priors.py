@@ -69,14 +69,15 @@ Found = Iterator[tuple[list[Point], str]]
 def _larger_graphs(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
     """Batches above the largest captured size run without a graph (docs/capture-sizes.md); vLLM captures up to
     min(2 x max_num_seqs, 512) by itself (sources of 0.11.2 to 0.33). How much of `_GRAPHS` such a load wins back is not known: half
-    of it, give or take the other half."""
+    of it, give or take the other half. Lists that end no later than vLLM's leave it without a graph too."""
     batch = min(workload.concurrency or 0, limits.max_num_seqs)
     largest = max(limits.capture_sizes, default=batch)
-    lists = [value for value in _values(_SIZES, settings) if max(value, default=0) >= batch]
+    lists = [value for value in _values(_SIZES, settings) if max(value, default=0) > largest]
     if batch <= largest or not lists:
         return
     half = math.log(_GRAPHS) / 2
     points = [Point(Candidate({_SIZES: value}), half, half) for value in lists]
+    points += [Point(Candidate({_SIZES: value}), 0.0, _MORE) for value in _values(_SIZES, settings) if value not in lists]
     yield (
         points,
         (
