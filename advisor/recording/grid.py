@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from advisor.records import Candidate, Command, Facts, Sample, Trial, Workload, 
 from advisor.space.candidates import SettingChoices
 
 SCHEMA = "advisor.grid/1"
+_PID = re.compile(r" \(pid \d+\)")
 
 
 @dataclass(frozen=True)
@@ -112,23 +114,27 @@ class Grid(Study):
 
 
 def portable(trial: Trial, clean: Callable[[str], str] = str) -> Trial:
-    """The trial without its command (head and candidate give it) and without the names of processes on the machine."""
-    rewrites = tuple(map(clean, trial.active.rewrites))
+    """The trial without its command (head and candidate give it), and without the machine's processes and their numbers."""
+
+    def plain(text: str) -> str:
+        return _PID.sub("", clean(text))
+
+    rewrites = tuple(map(plain, trial.active.rewrites))
     return dataclasses.replace(
         trial,
         command=Command(()),
-        reason=clean(trial.reason),
-        notes=tuple(map(clean, trial.notes)),
+        reason=plain(trial.reason),
+        notes=tuple(map(plain, trial.notes)),
         active=dataclasses.replace(trial.active, rewrites=rewrites),
-        samples=tuple(map(_without_processes, trial.samples)),
+        samples=tuple(_without_processes(sample, plain) for sample in trial.samples),
     )
 
 
-def _without_processes(sample: Sample) -> Sample:
+def _without_processes(sample: Sample, plain: Callable[[str], str]) -> Sample:
     seen = sample.telemetry
-    if seen is None:
-        return sample
-    return dataclasses.replace(sample, telemetry=dataclasses.replace(seen, gpu_processes=(), cpu_processes=()))
+    if seen is not None:
+        seen = dataclasses.replace(seen, gpu_processes=(), cpu_processes=())
+    return dataclasses.replace(sample, telemetry=seen, taints=tuple(map(plain, sample.taints)))
 
 
 def read_grid(path: Path) -> Recorded:

@@ -12,11 +12,11 @@ from advisor.errors import InputError, Interrupted, LaunchesFailed
 from advisor.progress import Silent
 from advisor.recording import record as recording
 from advisor.recording.files import parse_shard
-from advisor.recording.grid import read_grid
+from advisor.recording.grid import portable, read_grid
 from advisor.recording.merge import merged
 from advisor.recording.record import Todo, Wish, expected_s, record
 from advisor.recording.space import recorded_space
-from advisor.records import Candidate, Outcome
+from advisor.records import Candidate, Foreign, Outcome, Telemetry
 from advisor.study import setup
 from tests.study_help import sample, trial
 from tests.test_tune import FakeClient, FakeResolution, children, fakes, request_for  # noqa: F401
@@ -172,6 +172,15 @@ def test_the_file_holds_no_path_and_no_secret_of_the_machine(go, tmp_path, reque
     text = path.read_text()
     assert "hf_abcdefgh" not in text and str(tmp_path) not in text and "pid" not in json.loads(text.splitlines()[2])
     assert str(Path(recording.__file__).parents[2]) not in text.replace(str(Path(setup.__file__).parents[2] / "tests"), "")
+
+
+def test_a_launch_is_kept_without_the_machines_processes():
+    seen = Telemetry(cores=2, cpu_processes=(Foreign(7, "browser"),), gpu_processes=(Foreign(8, "game"),))
+    taint = "other programs used 1 of 2 cores: browser (pid 7) 0.9"
+    disturbed = dataclasses.replace(sample(0, 1.0), telemetry=seen, taints=(taint,))
+    kept = portable(dataclasses.replace(trial(0, {}, 1.0), samples=(disturbed,), notes=(taint,)))
+    assert kept.notes == kept.samples[0].taints == ("other programs used 1 of 2 cores: browser 0.9",)
+    assert kept.samples[0].telemetry == Telemetry(cores=2)
 
 
 def test_the_recorded_space_is_the_one_that_was_searched(go):
