@@ -23,7 +23,7 @@ def prove(judge: Callable[[], Verdict], request: TuneRequest, launch: Launches, 
     """
     evaluates, tolerance = bool(request.quality_command), request.quality_tolerance
     verdict = judge()
-    while step := next(iter(proof.steps(verdict, launch.done(), evaluates)), None):
+    while step := next(iter(proof.steps(verdict, launch.done(), evaluates, tolerance)), None):
         if not _fits(verdict.winner, request, launch):
             verdict = proof.unproven(verdict)
             break

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from advisor.records import Candidate, Decision, Outcome, Trial, Verdict
 from advisor.units import percent
-from advisor.verdict.quality import baseline_problem, quality_problem
+from advisor.verdict.quality import TOLERANCE, baseline_problem, quality_problem
 
 SOAK, RESTART, QUALITY = "soak", "restart", "quality"  # phases of trials, in this order
 PHASES = (SOAK, RESTART, QUALITY)
@@ -23,12 +23,14 @@ _BASELINE = Candidate()
 Step = tuple[str, Candidate]  # phase and who is launched
 
 
-def steps(verdict: Verdict, trials: Sequence[Trial], evaluates: bool) -> list[Step]:
+def steps(
+    verdict: Verdict, trials: Sequence[Trial], evaluates: bool, tolerance: float = TOLERANCE
+) -> list[Step]:
     """Launches that the proof of this verdict still lacks, in order; none where nothing new would be recommended.
 
     `evaluates`: there is a quality command, and so the baseline has to be launched for it as well.
     """
-    if verdict.decision is not Decision.IMPROVED or problem(verdict.winner, trials):
+    if verdict.decision is not Decision.IMPROVED or problem(verdict.winner, trials, tolerance):
         return []
     wanted: list[Step] = [(SOAK, verdict.winner), (RESTART, verdict.winner)]
     if evaluates:
@@ -80,7 +82,7 @@ def unjudged(winner: Candidate, trials: Sequence[Trial]) -> str:
     return f"its output could not be judged: {own or 'the server did not answer the fixed prompts'}"
 
 
-def problem(winner: Candidate, trials: Sequence[Trial], tolerance: float = 0.0) -> str:
+def problem(winner: Candidate, trials: Sequence[Trial], tolerance: float) -> str:
     """What speaks against the winner so far, as the end of a sentence about it; empty: nothing."""
     soak, restart = proof_trial(trials, SOAK, winner), proof_trial(trials, RESTART, winner)
     evaluated = proof_trial(trials, QUALITY, _BASELINE)

@@ -40,6 +40,14 @@ def test_the_quality_command_needs_a_launch_of_the_default():
     assert steps(IMPROVED, [], evaluates=True)[0] == ("quality", Candidate())
 
 
+def test_a_score_within_the_tolerance_does_not_save_the_second_start():
+    evaluated = dataclasses.replace(trial(8, {}, 90.0, phase="quality"), quality=QualityScore(0.8))
+    trials = [evaluated, soak(100.0, quality=QualityScore(0.795))]
+    assert steps(IMPROVED, trials, evaluates=True, tolerance=0.01) == [("restart", WINNER)]
+    assert steps(IMPROVED, trials, evaluates=True, tolerance=0.001) == []
+    assert proven(IMPROVED, trials, 0.001).decision is Decision.KEEP_DEFAULTS
+
+
 def test_an_interrupted_step_is_made_again():
     stopped = dataclasses.replace(STEADY, outcome=Outcome.INTERRUPTED)
     assert steps(IMPROVED, [stopped], evaluates=False)[0] == ("soak", WINNER)
