@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from advisor.records import Candidate, Decision, Finalist, Objective, Outcome, Trial, Verdict
 from advisor.units import percent
 from advisor.verdict.finalists import choose
-from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched
+from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched, tried
 from advisor.verdict.metrics import compared, intervals, ratios, tradeoffs
 from advisor.verdict.proof import loss
 from advisor.verdict.quality import TOLERANCE
@@ -161,10 +161,14 @@ def _finalist(item: Standing, looks: Looks) -> Finalist:
 
 
 def _noise(trials: Sequence[Trial], leader: Standing, objective: Objective, looks: Looks) -> dict:
-    """Baseline against baseline, and the gain that these launches could show."""
-    values = list(figures(trials, BASELINE, objective).values())
+    """Baseline against baseline, and the gain that these launches could show.
+
+    Of the leader's rounds: what the baseline gave on another day is not what these launches differ by.
+    """
+    every = figures(trials, BASELINE, objective)
+    own = [value for number, value in every.items() if number in tried(trials, leader.candidate)]
     return {
-        "noise": relative_deviation(values),
+        "noise": relative_deviation(own if len(own) > 1 else list(every.values())),
         "smallest_gain": smallest_gain(leader.found, looks) if leader.found else None,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from advisor.measure.taints import tainted
 from advisor.records import Candidate, Decision, Trial, Verdict
-from advisor.verdict.fresh import BASELINE, fresh
+from advisor.verdict.fresh import BASELINE, fresh, tried
 
 MOST = 0.5  # of the launches that a gain rests on may be disturbed
 
@@ -16,7 +16,8 @@ def with_disturbances(verdict: Verdict, trials: Sequence[Trial]) -> Verdict:
     """The verdict with what disturbed its launches in the reason; `improved` on mostly disturbed ones is inconclusive."""
     if verdict.challenger is None:
         return verdict
-    launches = [*fresh(trials, BASELINE).values(), *fresh(trials, verdict.challenger).values()]
+    rounds = sorted(tried(trials, verdict.challenger))
+    launches = [fresh(trials, arm)[number] for arm in (BASELINE, verdict.challenger) for number in rounds]
     bad = [trial for trial in launches if tainted(trial)]
     if not bad:
         return verdict

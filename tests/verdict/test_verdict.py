@@ -296,6 +296,20 @@ def test_so_is_one_that_a_longer_search_finds_in_the_same_sitting():
     assert all(sorted(rounds(launches)[number]) == ["--c=1", "default"] for number in (3, 4, 5))
 
 
+def test_the_noise_is_that_of_the_challengers_own_rounds():
+    """On the second day everything is 20% slower: neither the ratio nor the noise sees it."""
+    gains = {"default": 1.0, "--a=1": 1.3, "--c=1": 1.5}
+    launches = Launches(
+        [trial(1, {"--a": 1}, 130.0)],
+        value=lambda candidate, number: gains[candidate.label] * (100.0 if number < 3 else 80.0) + number / 10,
+    )
+    launches.confirm()
+    launches.done.append(trial(len(launches.done), {"--c": 1}, 150.0))
+    verdict = confirm(launches, lambda: launches.done, THROUGHPUT, PLENTY, len(launches.done))
+    assert verdict.challenger == OTHER and verdict.noise < 0.01
+    assert verdict.ratio.value == pytest.approx(1.5, abs=0.01) and verdict.decision is Decision.IMPROVED
+
+
 @pytest.mark.parametrize("stop", range(1, 6))
 def test_a_round_that_a_night_divides_is_launched_anew(stop):
     launches = Launches([trial(1, {"--a": 1}, 130.0)])
