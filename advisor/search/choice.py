@@ -11,6 +11,7 @@ from advisor.search.costs import Costs, Resolved
 from advisor.search.effects import Point
 from advisor.search.expected_gain import Gains
 
+_WORD = 0.5  # of the best rate: then another's proposal is taken
 _NEARLY = 0.8  # of the best rate: then the fewest overrides win, and after them the order of the space
 
 
@@ -56,12 +57,23 @@ class Outlook:
         """The first of these, made by leaving an override of the best away, that may be as good as it."""
         return next(iter(self._affordable(self.gains.as_good_as_best(simpler), seconds)), None)
 
-    def likeliest(self, candidates: Sequence[Candidate], seconds: float) -> Candidate | None:
-        """The one with the most gain a second, however little that is; None where none fits."""
-        fits = self._affordable(candidates, seconds)
+    def likeliest(
+        self, untried: Sequence[Candidate], proposed: Sequence[Candidate], seconds: float
+    ) -> Candidate | None:
+        """The one with the most gain a second, however little that is; None where none fits.
+
+        One that was `proposed` by somebody else, the best of them, where it is expected to gain half of that at least.
+        """
+        fits, others = self._affordable(untried, seconds), self._affordable(proposed, seconds)
         if not fits:
             return None
-        return fits[int(np.argmax(self.gains.of(fits) / np.maximum(self._costs.of(fits), 1.0)))]
+        rates, theirs = self._rates(fits), self._rates(others)
+        if len(theirs) and theirs.max() >= _WORD * rates.max():
+            return others[int(np.argmax(theirs))]
+        return fits[int(np.argmax(rates))]
+
+    def _rates(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        return self.gains.of(candidates) / np.maximum(self._costs.of(candidates), 1.0)
 
     def _affordable(self, candidates: Sequence[Candidate], seconds: float) -> list[Candidate]:
         return [item for item, cost in zip(candidates, self._costs.of(candidates), strict=True) if cost <= seconds]

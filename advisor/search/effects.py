@@ -26,7 +26,7 @@ _TOGETHER = 0.5
 _LARGEST = 0.5  # of a value, as far as its pairs go
 _OWN = 0.002  # what a candidate has that none of its values and pairs explain
 _LEVEL = 1.0  # variance of the default's own figure: as good as unknown before it is measured
-_ROUNDS = 6  # of fitting scales; they hardly move after four
+_ROUNDS = 8  # of fitting scales; they hardly move after that
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,10 @@ class Effects:
         self._values = np.array([point.value for point in points], dtype=float)
         self._noise = np.array([point.sd**2 for point in points], dtype=float)
         self._seen = self._words.matrix([point.candidate for point in points])
-        # Of each word: the variance of its effect before any figure, the effect, the variance that is left.
-        self._scale = np.full(len(self._words), typical**2 / 2)
+        # Of each word: the variance of its effect before any figure, the effect, the variance that is left. Scales are fitted from
+        # above: from below a large effect that is known with a large error would be taken for noise.
+        squares = self._seen.T @ self._values**2 / np.maximum(self._seen.sum(axis=0), 1)
+        self._scale = np.maximum(squares, typical**2 / 2)
         self._effect, self._left = np.zeros(len(self._words)), self._scale.copy()
         self._fit()
 

@@ -97,8 +97,7 @@ def _next(sampler: Sampler, outlook: Outlook, seconds: float) -> Candidate | Non
         candidate = (
             outlook.best(sampler.untried, sampler.designed, seconds)
             or outlook.simplest(sampler.simpler_than_best(), seconds)
-            or outlook.likeliest(sampler.asked(_SECOND_OPINION), seconds)
-            or outlook.likeliest(sampler.untried, seconds)
+            or outlook.likeliest(sampler.untried, sampler.asked(_SECOND_OPINION), seconds)
         )
         if candidate is None or sampler.take(candidate):
             return candidate

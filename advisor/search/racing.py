@@ -100,17 +100,17 @@ class Race:
         )
 
 
-def race_for(trials: Sequence[Trial], objective: Objective, samples: int) -> Race | None:
+def race_for(trials: Sequence[Trial], objective: Objective, samples: int, since: int = 0) -> Race | None:
     """The race that the next launch of the search is in; None where nothing can be dropped.
 
     A load that is searched for on each launch has no samples to compare. A launch that breaks an SLO is nobody's rival: a slower
-    one that meets it would win.
+    one that meets it would win. `since`: number of the first trial of this sitting; the machine of another day may be slower.
     """
     if objective.find_load:
         return None
     measured = [item for item in map(evidence, trials) if item.phase in ("baseline", "search")]
     measured = [item for item in measured if scores(item, objective) is not None]
-    rivals = [item for item in measured if not slo_breaches(item, objective)]
+    rivals = [item for item in measured if item.number >= since and not slo_breaches(item, objective)]
     if not rivals:
         return None
     noises = tuple(_noise(measured, trials, one) for one in objective.each)

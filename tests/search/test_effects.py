@@ -70,6 +70,12 @@ def test_noise_is_not_taken_for_an_effect():
     assert Effects([point(0.0), point(0.2, a=1)]).against([A1], BASE)[0][0] > 0.19
 
 
+def test_a_large_effect_that_is_known_with_a_large_error_is_believed():
+    far = Effects([point(0.0), Point(A1, -1.2, 0.3)])
+    assert far.means([A1])[0] < -0.9
+    assert far.against([A1B1], BASE)[0][0] < -0.9
+
+
 def test_doubt_grows_where_the_model_is_wrong():
     """Each pair does the opposite of what its members do alone."""
     fits, wrong = [point(0.0)], [point(0.0)]

@@ -273,6 +273,15 @@ def test_a_load_that_is_searched_for_has_no_race():
     assert slice_seeds("baseline", [], objective) == () and slice_waves(objective) == 0
 
 
+def test_only_launches_of_this_sitting_are_rivals():
+    """The default of another day, on another machine perhaps, tells the noise, but not who is slow today."""
+    slow = launch(7, 40.0, jitter=0.005)
+    assert race_for([baseline()], THROUGHPUT, 2, since=1) is None
+    assert race_for([baseline(), slow], THROUGHPUT, 2, since=7).rivals[0].label == "--a=7"
+    assert race_for([baseline(), slow], THROUGHPUT, 2, since=7).judge(None, [shot(SLICE, 38.0)], []) is None
+    assert race_for([baseline(), slow], THROUGHPUT, 2, since=0).judge(None, [shot(SLICE, 38.0)], []) is not None
+
+
 def test_who_breaks_the_slo_is_nobody_s_rival():
     objective = Objective(slo=(SloLimit("ttft_ms", 500),))
     broken = baseline()
