@@ -142,6 +142,18 @@ def test_rounds_go_on_while_a_further_objective_is_open(seed):
     assert alone == 3 and (verdict.launches > 3 or verdict.decision is Decision.IMPROVED)
 
 
+@pytest.mark.parametrize(
+    ("tok_s", "ttft_ms", "least", "most"),
+    [(100.0, 100.0, 0.0, 0.05), (108.0, 108.0, 0.0, 0.05), (92.0, 92.0, 0.0, 0.05), (100.0, 90.0, 0.75, 1.0)],
+    ids=["equal", "a trade", "the other trade", "a gain in the second"],
+)
+def test_rounds_for_two_objectives_find_gains_and_no_trades(tok_s, ttft_ms, least, most):
+    """Both figures differ by 3% from launch to launch, and rounds go on as long as one of them is open."""
+    runs = 80
+    improved = sum(rounds_of(TWO, tok_s, ttft_ms, 0.03, seed)[1].decision is Decision.IMPROVED for seed in range(runs))
+    assert least <= improved / runs <= most
+
+
 def test_a_loss_that_is_not_clear_yet_gets_more_rounds_before_a_gain_wins():
     costs = [104.0, 118.0, 111.0, *[110.0, 111.0, 112.0] * 3]  # TTFT of the candidate, against 100
     trials = [launch(0, {}, 100.0, phase="baseline"), launch(1, X.settings, 130.0, 101.0)]
