@@ -9,6 +9,7 @@ from pathlib import Path
 
 from advisor.records import Candidate, Decision, Interval, Outcome, StudyResult, Trial, Verdict
 from advisor.report.plan import display
+from advisor.search.untried import untried
 from advisor.units import duration, number, percent
 from advisor.verdict.sequential import EACH
 
@@ -29,7 +30,8 @@ def summary(result: StudyResult, profile: Path) -> list[str]:
     """Verdict, figures with their noise, start, output, command, profile, cost: seven lines at most, without markup."""
     lines = [headline(result.verdict), figures(result.verdict), starts(result), output(result)]
     lines += [f"serve with: {_served(result, profile)}", f"profile: {profile}"]
-    return [" ".join(line.splitlines()) for line in (*filter(None, lines), launches(result.trials, result.elapsed_s))]
+    last = "; ".join(filter(None, (launches(result.trials, result.elapsed_s), untried(result.rejections))))
+    return [" ".join(line.splitlines()) for line in (*filter(None, lines), last)]
 
 
 def _served(result: StudyResult, profile: Path) -> str:

@@ -12,11 +12,11 @@ from advisor.search.common_failure import check_common_failure
 from advisor.search.effects import Point
 from advisor.search.sampler import Sampler
 from advisor.search.scores import evidence, slo_violation, told_scores
+from advisor.search.untried import ENOUGH, NO_TIME, NOT_EXPECTED
 
 _ASKED = 8  # proposals of Optuna that are weighed, where the space is too large to be known whole
 _SECOND_OPINION = 4  # the same where nothing is expected any more
 _TOLD = ("baseline", "search")
-NOT_EXPECTED = "expected gain below the noise floor"
 Looker = Callable[[Sequence[Trial]], Outlook]
 
 
@@ -122,8 +122,8 @@ def _leave(
 
 
 def _short(reason: str) -> str:
-    """For each candidate that is left: without the figures of the whole study."""
-    return "no time left in the budget" if reason.startswith("budget") else reason
+    """For each candidate that is left: one of a closed list, without the figures of the study."""
+    return NO_TIME if reason.startswith("budget") else ENOUGH
 
 
 def _looker(sampler: Sampler, objective: Objective, known: Sequence[Point]) -> Looker:

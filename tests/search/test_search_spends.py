@@ -8,8 +8,9 @@ from advisor.records import Candidate
 from advisor.search.budget import Budget
 from advisor.search.choice import Outlook
 from advisor.search.effects import Point
-from advisor.search.loop import NOT_EXPECTED, recall
+from advisor.search.loop import recall
 from advisor.search.sampler import Sampler
+from advisor.search.untried import ENOUGH, NO_TIME, NOT_EXPECTED, untried
 from advisor.space.candidates import first_candidates
 from tests.search.landscape import FLAT, LISTS, STEEP, THROUGHPUT, Server, run, space
 
@@ -84,7 +85,16 @@ def test_a_budget_launches_what_fits_and_names_what_did_not():
     reason, _ = run(server, Budget(1300.0))
     assert reason.startswith("budget: ")
     assert server.spent_s + Budget(1300.0).reserve_s(server.done, THROUGHPUT) < 1300 + 30
-    assert "no time left in the budget; most promising:" in server.notes[-1]
+    assert f"{NO_TIME}; most promising:" in server.notes[-1]
+
+
+def test_the_last_line_counts_what_was_left_and_says_why():
+    few, nothing = Server(FLAT), Server(FLAT)
+    _, sampler = run(few, Budget(1e9, trials=2))
+    assert untried(sampler._space.rejections) == f"{ALL - 2} candidates not launched: {ENOUGH}"
+    _, sampler = run(nothing)
+    assert untried(sampler._space.rejections) == f"{ALL + 1 - len(nothing.done)} candidates not launched: {NOT_EXPECTED}"
+    assert untried(space().rejections) == ""  # what rules drop is another matter
 
 
 def test_a_launch_that_does_not_fit_gives_way_to_one_that_does():
