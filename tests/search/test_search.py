@@ -161,6 +161,27 @@ def test_mirror_holds_each_trial_once_and_failures_as_failures(tmp_path):
     assert trials[1].params == {"--a": "2", "--b": "default", "--c": "default"}
 
 
+def test_mirror_takes_a_trial_of_other_values_than_it_began_with(tmp_path):
+    """As when capture lists are planned in a study that was mirrored before they were."""
+    import optuna
+
+    url = f"sqlite:///{tmp_path}/o.db"
+    mirror = StorageMirror(url, "s", THROUGHPUT)
+    mirror.add(SETTINGS, 0, Candidate(), 100.0, {"phase": "baseline"})
+    other = (SettingChoices("--a", (None, 7)), *SETTINGS[1:2])
+    mirror.add(other, 1, Candidate({"--a": 7}), 120.0, {"phase": "search"})
+    found = optuna.load_study(study_name="s", storage=url).trials[1]
+    assert found.value == 120.0 and {**found.params, **found.user_attrs}["--a"] == "7"
+
+
+def test_a_trial_of_values_that_the_space_has_no_more_is_remembered_and_not_told_to_optuna():
+    sampler = Sampler(space(), THROUGHPUT)
+    old = Candidate({"--c": (9, 9)})
+    sampler.tell(old, 500.0)
+    assert not sampler.is_untried(old) and not sampler._study.trials
+    assert sampler.propose() in space().candidates
+
+
 def test_unreachable_storage_is_a_clear_error_without_the_password():
     with pytest.raises(InputError) as caught:
         StorageMirror("postgresql://me:secret@127.0.0.1:1/x", "s", THROUGHPUT)
