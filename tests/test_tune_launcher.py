@@ -1,0 +1,82 @@
+"""Whole tunes with a `vllm` that can be forked and is the fake engine: what is forked, what never is, and what is told of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from advisor import tune as pipeline
+from advisor.progress import Silent
+
+from .test_tune import EAGER, SITE, children, install_fakes, request_for  # noqa: F401
+
+WARM_SITE = Path(__file__).parent / "fakes" / "warm_site"
+
+
+class Told(Silent):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch):
+    install_fakes(monkeypatch)
+
+
+@pytest.fixture
+def request_with(request_for):  # noqa: F811
+    def make(site=WARM_SITE, **changes):
+        request = request_for(EAGER, **{"trials": 1, **changes})
+        return dataclasses.replace(request, serve_env={**request.serve_env, "PYTHONPATH": str(site)})
+
+    return make
+
+
+def launched(answer) -> dict[str, set[str]]:
+    """Phase -> how its trials were launched, from the journal itself."""
+    found: dict[str, set[str]] = {}
+    for line in (answer.study_folder / "trials.jsonl").read_text().splitlines():
+        trial = json.loads(line)["trial"]
+        found.setdefault(trial["phase"], set()).add(trial["launcher"])
+    return found
+
+
+def test_baseline_and_search_are_forked_and_all_that_is_reported_is_not(request_with):
+    told = Told()
+    answer = pipeline.tune(request_with(measure_all=True), told)
+    assert launched(answer) == {"baseline": {"warm"}, "search": {"warm"}, "confirm": {"cold"}}
+    waited = [trial.launcher_s for trial in answer.result.trials]
+    assert waited[0] > 0 and not any(waited[1:])
+    assert told.notes[-1].startswith("time: ") and "own overhead" in told.notes[-1]
+    assert children() == []
+    assert (answer.study_folder / "launcher.log").exists()
+
+
+def test_cold_means_cold(request_with):
+    answer = pipeline.tune(request_with(launcher="cold"), Silent())
+    assert set().union(*launched(answer).values()) == {"cold"}
+    assert not (answer.study_folder / "launcher.log").exists()
+
+
+def test_where_starts_are_compared_nothing_is_forked(request_with):
+    answer = pipeline.tune(request_with(objective="output_tok_s,start_s"), Silent())
+    assert set().union(*launched(answer).values()) == {"cold"}
+
+
+def test_a_study_goes_on_as_its_baseline_was_launched(request_with):
+    pipeline.tune(request_with(trials=0), Silent())
+    answer = pipeline.tune(request_with(trials=1, launcher="cold"), Silent())
+    assert launched(answer)["baseline"] == {"warm"} and launched(answer).get("search", {"warm"}) == {"warm"}
+
+
+def test_a_vllm_that_cannot_be_forked_is_launched_cold_and_that_is_told_once(request_with):
+    answer = pipeline.tune(request_with(site=SITE), Silent())
+    assert set().union(*launched(answer).values()) == {"cold"}
+    told = [note for trial in answer.result.trials for note in trial.notes if "launched cold" in note]
+    assert len(told) == 1 and "vLLM cannot be imported" in told[0]
