@@ -87,10 +87,11 @@ def record(request: TuneRequest, wish: Wish, progress: Progress) -> Answer:
         runner = setup.runner(request, facts, grid, client, progress.waiting, plan)
         stack.callback(runner.close)
         launch = Launches(request, grid, recorded_space(head), runner, progress, None)
-        grid.begin_session(_session(request, wish, facts, clean))
         todo = Todo(part(head.candidates[: wish.configs], wish.shard or (0, 1)), wish.launches)
         elsewhere = [trial for other in others for trial in other.trials]
         progress.note(f"grid {path}: {todo.told([*elsewhere, *grid.trials])}")
+        if todo.next([*elsewhere, *grid.trials]):
+            grid.begin_session(_session(request, wish, facts, clean))
         ended = _launches(launch, grid, todo, elsewhere, begun + request.budget.total_s)
         trials = [*elsewhere, *grid.trials]
         return Answer(path, todo.finished(trials), len(todo.candidates), ended)
