@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from advisor.engine.agreement import Agreement
+from advisor.engine.api_servers import unequal_shares
 from advisor.engine.logs import parse_active
 from advisor.engine.metrics_page import with_page
 from advisor.engine.startup import parse_startup
@@ -95,6 +96,8 @@ class Launch:
         """Take over what the server says that it runs; problems of samples, and settings that are not active, are outcomes."""
         self.active = agreement.active
         self.notes[:0] = agreement.notes
+        if shares := unequal_shares(self.log_text()):
+            self.notes.append(shares)
         if self.outcome is not Outcome.OK:
             return
         if self.active.vllm_version is None:
