@@ -35,7 +35,7 @@ class Costs:
 
     def __init__(self, trials: Sequence[Trial], resolved: Resolved | None = None):
         self._resolved = resolved or {}
-        self._baseline = next((trial for trial in trials if trial.candidate.is_baseline), None)
+        self._baseline = next((trial for trial in trials if trial.candidate.is_baseline and trial.ok), None)
         # Forked servers start in other times than executed ones; the search launches as the baseline was.
         alike = [trial for trial in trials if self._baseline and trial.launcher == self._baseline.launcher]
         started = [trial for trial in alike if trial.start_s is not None]

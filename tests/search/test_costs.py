@@ -83,6 +83,11 @@ def test_failed_trials_and_dropped_ones_do_not_count_as_loads():
     assert cost([BASE, died], Candidate({"b": 1})) == pytest.approx(105, abs=1)
 
 
+def test_a_baseline_that_failed_first_tells_nothing():
+    died = trial(0, {}, outcome=Outcome.CRASHED, total_s=9.0, phase="baseline")
+    assert cost([died], EAGER) == 0 and cost([died, BASE], EAGER) == cost([BASE], EAGER)
+
+
 def test_forked_and_executed_servers_are_kept_apart():
     forked = dataclasses.replace(BASE, launcher="warm", launcher_s=40.0, start_s=35.0, total_s=95.0)
     executed = launched(5, {}, 85.0, phase="confirm")
