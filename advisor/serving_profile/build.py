@@ -12,7 +12,7 @@ from advisor.records import Candidate, Decision, Outcome, SamplingPlan, StudyRes
 from advisor.search.scores import evidence
 from advisor.serving_profile.args import ServeLine, format_line, line_of, quoted
 from advisor.serving_profile.checks import costs, finalists, others, output_sides, proof_part
-from advisor.serving_profile.figures import fresh_launches, launch_mean, left_behind, running, side, starts
+from advisor.serving_profile.figures import fresh_launches, launch_mean, left_behind, paired, running, side, starts
 from advisor.serving_profile.schema import (
     SCHEMA,
     ActiveSides,
@@ -53,7 +53,8 @@ def build_profile(result: StudyResult) -> Profile:
     arms = {"default": Candidate()}
     if other and not other.is_baseline:
         arms["tuned" if improved else "challenger"] = other
-    launches = {name: fresh_launches(result.trials, candidate) for name, candidate in arms.items()}
+    every = {name: fresh_launches(result.trials, candidate) for name, candidate in arms.items()}
+    launches = paired(every)
     return Profile(
         schema=SCHEMA,
         model=_model(result, model, line),
@@ -65,7 +66,7 @@ def build_profile(result: StudyResult) -> Profile:
         serve=Serve(args=line.options(), env=dict(line.env), command=format_line(line)),
         measured=Measured(**{name: _side(result, launches[name], arm, clean) for name, arm in arms.items()}),
         active=ActiveSides(**{side_name: running(arm, clean.text) for side_name, arm in launches.items()}),
-        output=output_sides(launches, clean.text),
+        output=output_sides(every, clean.text),
         proof=proof_part(result),
         study=_study(result, clean),
     )

@@ -73,6 +73,15 @@ def fresh_launches(trials: Sequence[Trial], candidate: Candidate) -> list[Trial]
     return [trial for trial in good if trial.phase == "confirm"] or good
 
 
+def paired(arms: Mapping[str, list[Trial]]) -> dict[str, list[Trial]]:
+    """Both arms' launches of the rounds that both have, so that they were made together; all where that leaves fewer than two."""
+    rounds = [{trial.round for trial in launches if trial.round is not None} for launches in arms.values()]
+    shared = set.intersection(*rounds) if rounds else set()
+    if len(shared) < 2:
+        return dict(arms)
+    return {name: [trial for trial in launches if trial.round in shared] for name, launches in arms.items()}
+
+
 def _valid(trial: Trial) -> bool:
     return trial.dropped is None and any(not sample.problems for sample in trial.samples)
 

@@ -124,6 +124,16 @@ def test_processes_left_behind_are_counted_over_all_stops():
     assert "left_behind" not in measured["default"]
 
 
+def test_both_sides_are_of_the_same_rounds():
+    """Launches of the default on another day, beside another candidate, are not what this one is compared with."""
+    slow = replace(trial(30, "confirm", DEFAULT, (1000.0, 1010.0), DEFAULT_ACTIVE, 80.0), round=7)
+    measured = written(replace(PROVEN, trials=(*PROVEN.trials, slow)))["measured"]
+    assert (measured["default"]["launches"], measured["tuned"]["launches"]) == (3, 3)
+    assert measured["default"]["output_tok_s"]["mean"] > 4700
+    only = tuple(t for t in PROVEN.trials if t.phase != "confirm" or t.candidate is DEFAULT or t.round == 0)
+    assert written(replace(PROVEN, trials=only))["measured"]["default"]["launches"] == 3  # one pair would be no interval
+
+
 def test_the_workload_is_what_was_sent():
     workload = written(PROVEN)["workload"]
     assert (workload["num_prompts"], workload["client_processes"]) == (512, 2)
