@@ -131,6 +131,7 @@ def _of_grid(path: Path, names: Sequence[str], found: dict[tuple[Path, str], lis
         "default_share": case.share("{}"),
         "within_2_percent": sum(case.share(key) >= TARGETS[0] for key in case.truth),
         "targets": shares,
+        "curve_gpu_minutes": [second / 60 for second in _seconds(case.whole_s)],
         "noise": {"launch": case.launch_noise, "source": case.noise_source},
         "strategies": told,
     }
