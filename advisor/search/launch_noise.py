@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from advisor.records import Objective, Trial
+from advisor.records import Objective, Sample, Trial
 from advisor.search.race_noise import left_over
 from advisor.search.scores import evidence, sample_value, score
 
@@ -38,16 +38,21 @@ def _pooled(variance: float, count: int) -> float:
 
 
 def _within(trials: Sequence[Trial], objective: Objective) -> tuple[float, int]:
-    """(variance of a launch's mean that its seeds tell, degrees of freedom behind it)."""
+    """(variance of a launch's mean that its seeds tell, degrees of freedom behind it).
+
+    Where launches have one sample only, their slices stand beside it: they are shorter, so that tells rather too much noise.
+    """
     told = [evidence(trial) for trial in trials if trial.phase in ("baseline", "search")]
-    rows = [row for trial in told if trial.ok and (row := _logarithms(trial, objective))]
-    squares, degrees = left_over(rows)
-    return (squares / degrees / min(map(len, rows)), degrees) if degrees else (0.0, 0)
+    measured = [trial for trial in told if trial.ok and not trial.dropped and trial.samples]
+    least = min((len(trial.samples) for trial in measured), default=0)
+    rows = [_logarithms((*trial.samples, *(trial.slices if least == 1 else ())), objective) for trial in measured]
+    squares, degrees = left_over([row for row in rows if row])
+    return (squares / degrees / least, degrees) if degrees else (0.0, 0)
 
 
-def _logarithms(trial: Trial, objective: Objective) -> dict[int, float]:
+def _logarithms(samples: Sequence[Sample], objective: Objective) -> dict[int, float]:
     """Of each seed's figure; empty where a launch has one figure only, or none above zero."""
     if objective.metric == "start_s":
         return {}
-    values = {sample.pair_seed: sample_value(sample, objective) for sample in trial.samples}
+    values = {sample.pair_seed: sample_value(sample, objective) for sample in samples if not sample.problems}
     return {seed: math.log(value) for seed, value in values.items()} if min(values.values(), default=0) > 0 else {}

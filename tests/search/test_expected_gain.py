@@ -113,6 +113,15 @@ def test_fresh_launches_of_the_default_tell_it_best():
     assert launch_noise([BASE, *fresh], THROUGHPUT) == pytest.approx(0.058, abs=0.01)
 
 
+def test_with_one_sample_a_launch_its_slice_stands_beside_it():
+    def launched(number, whole, short, phase="search"):
+        return dataclasses.replace(seeded(number, [whole], phase), slices=(sample(500_000, short),))
+
+    loud = [launched(0, 100, 90, "baseline"), *(launched(n, 100, 90 * (1.1 if n % 2 else 0.9)) for n in range(1, 8))]
+    quiet = [launched(0, 100, 90, "baseline"), *(launched(n, 100 + n, 90 + 0.9 * n) for n in range(1, 8))]
+    assert launch_noise(quiet, THROUGHPUT) < KNOWN < 0.03 < launch_noise(loud, THROUGHPUT)
+
+
 def test_one_figure_a_launch_tells_nothing_of_noise():
     starts = [dataclasses.replace(BASE, start_s=60.0), dataclasses.replace(trial(1, {"a": 1}, 1.0), start_s=20.0)]
     assert launch_noise(starts, Objective("start_s")) == pytest.approx(KNOWN)
