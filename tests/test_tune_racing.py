@@ -76,6 +76,17 @@ def test_a_study_that_goes_on_races_against_what_an_earlier_session_measured(req
     assert again.result.trials == answer.result.trials
 
 
+def test_the_default_of_another_day_drops_nothing(request_for, tmp_path):  # noqa: F811
+    pipeline.tune(request_for(SLOW, trials=0), Silent())
+    (journal,) = (tmp_path / "runs").glob("*/trials.jsonl")
+    event = json.loads(journal.read_text())
+    event["trial"]["started_at"] = "2020-01-01T00:00:00+00:00"
+    journal.write_text(json.dumps(event) + "\n")
+    answer, _, _ = tuned(request_for(SLOW, trials=1))
+    (slow,) = searched(answer).values()
+    assert slow.dropped is None and len(slow.samples) == 1 and len(slow.slices) == 1
+
+
 def test_a_person_can_have_everything_measured_in_full(request_for):  # noqa: F811
     answer, _, _ = tuned(request_for(SLOW, measure_all=True))
     assert [trial.phase for trial in answer.result.trials] == ["baseline", "search", *["confirm"] * 6]

@@ -20,6 +20,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from advisor.journal import now
 from advisor.measure.slice_rules import slice_prompts
 from advisor.records import Dropped, Outcome, Sample, SamplingPlan, Slice, Trial, Workload
 from advisor.runner.base import Job
@@ -70,6 +71,7 @@ class ReplayRunner:
             round=job.round,
             folder=None,
             answers=None,
+            started_at=now(),
         )
         if not trial.ok or not trial.samples:
             return own

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.engine.agreement import KEPT
 from advisor.errors import Interrupted, LaunchesFailed
-from advisor.journal import Study
+from advisor.journal import Study, now
 from advisor.launch.tracebacks import error_lines
 from advisor.measure.advice import advice
 from advisor.progress import Progress
@@ -22,6 +22,7 @@ from advisor.search.sampler import StorageMirror
 from advisor.search.scores import score, slo_violation, told_scores
 from advisor.space.candidates import SearchSpace
 from advisor.study.setup import random_weights
+from advisor.study.sitting import first_of_sitting
 from advisor.verdict.confirm import seeds
 from advisor.verdict.output_gate import gated
 from advisor.verdict.proof import QUALITY, RESTART, SOAK
@@ -109,7 +110,8 @@ class Launches:
 
     def _race(self, phase: str) -> dict[str, Any]:
         """What lets a launch of the search end before it is measured in full. The default takes the same slices; it goes on."""
-        race = race_for(self.done(), self._objective, self._samples) if phase == "search" else None
+        since = first_of_sitting(self.done(), now())
+        race = race_for(self.done(), self._objective, self._samples, since) if phase == "search" else None
         return {
             "race": race,
             "slice_seeds": slice_seeds(phase, self.done(), self._objective),
