@@ -8,10 +8,11 @@ import pytest
 
 from advisor.errors import EnvironmentMismatch
 from advisor.launch.failure import LaunchFailed
-from advisor.records import Candidate, Command, Outcome, Trial, from_json, to_json
+from advisor.measure.workload import load_workload
+from advisor.records import Candidate, Command, Dropped, Outcome, Trial, from_json, to_json
 from advisor.runner import real
 from advisor.runner.base import Job
-from advisor.runner.replay import ReplayRunner
+from advisor.runner.replay import Noise, ReplayRunner
 from tests.runner.fakes import fake_runner
 from tests.study_help import trial
 
@@ -19,7 +20,7 @@ WORKS = Candidate({"FAKE_X": "1"})
 FAILS = Candidate({"FAKE_FAULT": "silent_exit"})
 
 
-@pytest.fixture(params=["real", "replay"])
+@pytest.fixture(params=["real", "replay", "replay drawn"])
 def runner(request, tmp_path):
     if request.param == "real":
         return fake_runner(tmp_path)
@@ -29,7 +30,16 @@ def runner(request, tmp_path):
         trial(2, WORKS.settings, 112.0),
         trial(3, FAILS.settings, outcome=Outcome.FAILED_TO_START, reason="exit code 3"),
     ]
-    return ReplayRunner(recorded)
+    if request.param == "replay":
+        return ReplayRunner(recorded)
+    return ReplayRunner(recorded, seed=1, noise=Noise((-0.01, 0.01), 0.005), workload=load_workload("tiny"))
+
+
+class LostAfterOne:
+    """A race that a launch has lost when it has one whole sample."""
+
+    def judge(self, start_s, slices, samples):
+        return Dropped("it cannot win", {"output_tok_s": 1.0}) if samples else None
 
 
 def test_a_job_becomes_a_trial_of_it(runner):
@@ -41,6 +51,14 @@ def test_a_job_becomes_a_trial_of_it(runner):
 def test_a_failed_launch_is_an_outcome_with_a_reason_and_no_samples(runner):
     done = runner.run(Job(8, "search", FAILS, (0, 1)))
     assert done.outcome is Outcome.FAILED_TO_START and done.reason and done.samples == ()
+
+
+def test_a_launch_that_cannot_win_ends_early_and_is_no_failure(runner):
+    runner.run(Job(0, "baseline", Candidate(), (0, 1)))
+    done = runner.run(Job(8, "search", WORKS, (0, 1), race=LostAfterOne()))
+    assert done.ok and done.dropped.reason == "it cannot win" and [item.seed for item in done.samples] == [0]
+    whole = runner.run(Job(9, "search", WORKS, (0, 1)))
+    assert whole.dropped is None and len(whole.samples) == 2
 
 
 def test_the_baseline_is_an_ordinary_job(runner):
