@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -92,8 +93,9 @@ def facts(active: Active) -> dict:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_same_server(engine_python: str, tiny_model: Path, tmp_path: Path, warm: WarmLauncher, name: str) -> None:
-    forked = look(engine_python, tiny_model, tmp_path, name, warm)
-    executed = look(engine_python, tiny_model, tmp_path, name, None)
+    with ThreadPoolExecutor(2) as pool:  # beside each other: half a minute each, mostly on one core
+        both = [pool.submit(look, engine_python, tiny_model, tmp_path, name, how) for how in (None, warm)]
+    executed, forked = (one.result() for one in both)
     assert forked.resolved == executed.resolved
     assert facts(forked.active) == facts(executed.active)
     assert [one["text"] for one in forked.answers] == [one["text"] for one in executed.answers]
