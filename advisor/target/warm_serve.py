@@ -463,7 +463,17 @@ def in_bad_fork() -> bool:
     return torch is not None and torch.cuda._is_in_bad_fork()
 
 
+def end_with_starter() -> None:
+    """Linux kills this process when the advisor dies: busy with imports, it would see the end of the socket too late.
+
+    Guards that it forked do not inherit that, and end their servers in their own way.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
 def main() -> None:
+    end_with_starter()
     order = launcher(json.loads(sys.argv[1]))
     if order is not None:
         serve(order)

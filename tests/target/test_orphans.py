@@ -24,16 +24,33 @@ with TargetProcess(sys.executable, sys.argv[1], dict(os.environ)) as process:
     process.request({"model": "m", "argv": ["m"], "ping": True}, 100)
 """
 
+# The launcher that servers are forked from says who it is only when it has imported everything.
+WARM = """
+import os, subprocess, sys, pathlib
+from advisor.launch import warm
+real = subprocess.Popen
+def told(*words, **more):
+    process = real(*words, **more)
+    print(process.pid, flush=True)
+    return process
+warm.subprocess.Popen = told
+warm.Launcher(sys.executable, None, dict(os.environ), pathlib.Path(sys.argv[1]))
+"""
+
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux ends it; elsewhere it sees the end of its input")
-@pytest.mark.parametrize("script", ["bench", "resolve", "describe"])
-def test_a_script_that_imports_ends_with_the_advisor(tmp_path, script):
+@pytest.mark.parametrize(
+    ("code", "word"), [(STARTER, "bench"), (STARTER, "resolve"), (STARTER, "describe"), (WARM, "warm.log")],
+    ids=["bench", "resolve", "describe", "warm_serve"],
+)  # fmt: skip
+def test_a_script_that_imports_ends_with_the_advisor(tmp_path, code, word):
     package = tmp_path / "vllm"
     package.mkdir()
     (package / "__init__.py").write_text(SLOW)
     root = Path(__file__).resolve().parents[2]
     starter = subprocess.Popen(
-        [sys.executable, "-c", STARTER, script], stdout=subprocess.PIPE, text=True, cwd=root,
+        [sys.executable, "-c", code, str(tmp_path / word) if code == WARM else word],
+        stdout=subprocess.PIPE, text=True, cwd=root,
         env={"PYTHONPATH": f"{tmp_path}:{root}", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     try:
