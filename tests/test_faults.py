@@ -1,9 +1,9 @@
 """Engines that are fast but wrong: each is caught, named, and never wins. The table of docs/faults.md, row by row.
 
-A whole tune for each: real processes, HTTP, probe, output gate and journal. The candidate's only setting gives the fake engine
-one fault and makes it several times as fast as the default, so that it would win if nobody looked. The figures of most rows
-are the engine's own formula (SteadyClient); where the fault is in what is measured, a load is sent and measured by the real
-client code.
+A whole tune for each: real processes, HTTP, probe, output gate and journal. Rows that serve the same go on from one launch of
+the default. The candidate's only setting gives the fake engine one fault and makes it several times as fast as the default, so that
+it would win if nobody looked. The figures of most rows are the engine's own formula (SteadyClient); where the fault is in what is
+measured, a load is sent and measured by the real client code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 import socket
 import sys
 import threading
@@ -33,8 +34,10 @@ from advisor.launch.process import Grace
 from advisor.launch.readiness import LaunchLimits
 from advisor.measure import length, warmup
 from advisor.measure.client import BenchClient
+from advisor.progress import Silent
 from advisor.records import Decision, GpuFacts, Invalid, Outcome, Trial, Workload
 from advisor.report.terminal import Lines
+from advisor.request import TuneRequest
 from advisor.runner import window
 from advisor.study import setup
 from tests import test_tune
@@ -231,8 +234,27 @@ def quick(monkeypatch, fakes):  # noqa: F811
     monkeypatch.setattr(window, "POLL_S", 0.05)
 
 
+@pytest.fixture(scope="module")
+def known_default(tmp_path_factory) -> Path:
+    """Where the default of the rows that share it is launched, by the first of them."""
+    return tmp_path_factory.mktemp("default")
+
+
+def go_on_from_the_default(request: TuneRequest, folder: Path) -> None:
+    """Put a study into the request's folder that has launched its default; it is this row's by the name of its space."""
+    if not (folder / "runs").exists():
+        budget = dataclasses.replace(request.budget, trials=0)
+        pipeline.tune(dataclasses.replace(request, runs=folder / "runs", output=folder, budget=budget, limits=None), Silent())
+    (study,) = (file.parent for file in folder.glob("runs/*/study.json"))
+    shutil.copytree(study, request.runs / study.name)
+    path = request.runs / study.name / "study.json"
+    description = json.loads(path.read_text())
+    description["identity"]["space"] = request.space.model_dump(mode="json", by_alias=True)
+    path.write_text(json.dumps(description))
+
+
 @pytest.fixture
-def tuned(request_for, monkeypatch, tmp_path) -> Iterator[Callable[[Row], SimpleNamespace]]:  # noqa: F811
+def tuned(request_for, monkeypatch, tmp_path, known_default) -> Iterator[Callable[[Row], SimpleNamespace]]:  # noqa: F811
     """Runs the tune of a row; gives its answer, the profile as read back, and the lines that a person saw."""
 
     def run(row: Row) -> SimpleNamespace:
@@ -241,14 +263,18 @@ def tuned(request_for, monkeypatch, tmp_path) -> Iterator[Callable[[Row], Simple
         if row.measured:
             monkeypatch.setattr(setup, "BenchClient", sending_client)
         request = request_of(row)
+        if not (row.gpu or row.measured or row.space):
+            go_on_from_the_default(request, known_default)
         told: list[str] = []
         answer = pipeline.tune(request, Lines(told.append, request.objective, request.budget.total_s))
         return SimpleNamespace(answer=answer, told=told, profile=yaml_of(answer.profile_path))
 
     def request_of(row: Row):
         scale = row.scale if row.measured else 0.01
-        env = [f"FAKE_TIME_SCALE={scale}", f"FAKE_FAULT_SPEEDUP={SPEEDUP}", f"FAKE_GPU_FOLDER={tmp_path / 'gpu'}"]
-        (tmp_path / "gpu").mkdir(exist_ok=True)
+        env = [f"FAKE_TIME_SCALE={scale}", f"FAKE_FAULT_SPEEDUP={SPEEDUP}"]
+        if row.gpu:
+            (tmp_path / "gpu").mkdir()
+            env.append(f"FAKE_GPU_FOLDER={tmp_path / 'gpu'}")
         if row.space:
             env.append(f"FAKE_FAULT={row.fault}")
         space = row.space or f"settings: {{FAKE_FAULT: {{values: [default, {json.dumps(row.fault)}]}}}}"
