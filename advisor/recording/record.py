@@ -136,9 +136,14 @@ class Todo:
 
 
 def _counts(trials: Sequence[Trial]) -> tuple[Counter[str], set[str]]:
-    """Launches of each candidate, and those that failed. What was interrupted was not launched."""
-    whole = [trial for trial in trials if trial.outcome is not Outcome.INTERRUPTED]
+    """Launches of each candidate, and those that failed. What was interrupted was not launched, nor a default that failed."""
+    whole = [trial for trial in trials if trial.ok or _is_failure(trial)]
     return Counter(trial.candidate.key for trial in whole), {trial.candidate.key for trial in whole if not trial.ok}
+
+
+def _is_failure(trial: Trial) -> bool:
+    """A default that fails ends the recording: what was to blame is mended, and it is launched again."""
+    return not trial.ok and trial.outcome is not Outcome.INTERRUPTED and not trial.candidate.is_baseline
 
 
 def expected_s(trials: Sequence[Trial]) -> float:

@@ -113,10 +113,14 @@ def test_ctrl_c_keeps_what_is_whole_and_the_same_command_goes_on(go, monkeypatch
     assert [item.outcome.value for item in read_grid(path).trials] == ["ok", "interrupted", "ok", "failed_to_start"]
 
 
-def test_a_default_that_cannot_be_measured_ends_it(go, monkeypatch):
-    monkeypatch.setattr(FakeClient, "sample", lambda *_: sample(0, 100.0, problems=["the client was starved"]))
-    with pytest.raises(LaunchesFailed, match="the client was starved"):
-        go()
+def test_a_default_that_cannot_be_measured_ends_it_and_is_launched_again(go, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeClient, "sample", lambda *_: sample(0, 100.0, problems=["the client was starved"]))
+        with pytest.raises(LaunchesFailed, match="the client was starved"):
+            go(configs=1)
+    answer = go(configs=1)
+    outcomes = [item.outcome for item in read_grid(answer.path).trials]
+    assert outcomes == [Outcome.INVALID_MEASUREMENT, Outcome.OK] and answer.recorded == 1
 
 
 def test_other_conditions_are_refused_before_anything_is_launched(go, monkeypatch):
