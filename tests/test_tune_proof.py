@@ -16,7 +16,7 @@ from tests.study_help import sample
 from tests.test_tune import FakeClient, children, fakes, request_for  # noqa: F401 - fixtures
 
 BEST, NEXT = "300", "240"
-SPACE = f"settings: {{FAKE_SPEED: {{values: [default, {BEST}, {NEXT}]}}}}"
+SPACE = f"settings: {{FAKE_TOK_S: {{values: [default, {BEST}, {NEXT}]}}}}"
 
 
 class ShortOfBreath(FakeClient):
@@ -25,7 +25,7 @@ class ShortOfBreath(FakeClient):
     fading = (BEST,)
 
     def sample(self, server_url, served_name, workload, seed, folder):
-        speed = json.loads((folder / "command.json").read_text())["env"].get("FAKE_SPEED")
+        speed = json.loads((folder / "command.json").read_text())["env"].get("FAKE_TOK_S")
         if "soak" in folder.name and speed in self.fading:
             return sample(seed, 100.0, problems=["3 of 64 requests failed"])
         return super().sample(server_url, served_name, workload, seed, folder)
@@ -42,14 +42,14 @@ def test_the_next_finalist_is_tried_and_proven(request_for):  # noqa: F811
     assert [trial.phase for trial in result.trials] == [
         "baseline", "search", "search", *["confirm"] * 6, "soak", *["confirm"] * 6, "soak", "restart",
     ]  # fmt: skip
-    assert result.verdict.decision is Decision.IMPROVED and result.tuned_command.env["FAKE_SPEED"] == NEXT
+    assert result.verdict.decision is Decision.IMPROVED and result.tuned_command.env["FAKE_TOK_S"] == NEXT
     first_line = summary(result, answer.profile_path)[0]
-    assert first_line.startswith(f"improved: FAKE_SPEED={NEXT} gives ")
-    assert f"FAKE_SPEED={BEST} gave" in first_line and "did not stand the load that went on" in first_line
+    assert first_line.startswith(f"improved: FAKE_TOK_S={NEXT} gives ")
+    assert f"FAKE_TOK_S={BEST} gave" in first_line and "did not stand the load that went on" in first_line
     profile = read_profile(answer.profile_path)
-    assert profile.serve.env["FAKE_SPEED"] == NEXT and profile.proof is not None
+    assert profile.serve.env["FAKE_TOK_S"] == NEXT and profile.proof is not None
     winner, fallen = profile.decision.finalists
-    assert winner.failed is None and fallen.candidate == f"FAKE_SPEED={BEST}"
+    assert winner.failed is None and fallen.candidate == f"FAKE_TOK_S={BEST}"
     assert "invalid_measurement: 3 of 64 requests failed" in fallen.failed
     assert children() == []
 
@@ -66,5 +66,5 @@ def test_the_default_stays_where_all_of_them_lose_it(request_for, monkeypatch): 
     assert answer.result.verdict.decision is Decision.KEEP_DEFAULTS
     assert answer.result.tuned_command == answer.result.baseline_command
     reason = answer.result.verdict.reason
-    assert all(f"FAKE_SPEED={speed} gave" in reason for speed in (BEST, NEXT))
+    assert all(f"FAKE_TOK_S={speed} gave" in reason for speed in (BEST, NEXT))
     assert len(summary(answer.result, answer.profile_path)) <= 7
