@@ -1,6 +1,6 @@
 # make tune             tune a small model made here, on what the machine has (8 minutes on two cores, installation included)
 # make tune MODEL=meta-llama/Llama-3.1-8B-Instruct GPU=H100 BUDGET=2h WORKLOAD=chat SERVE_ARGS="--max-model-len 8192"
-# make test             install what tests need and run all of them; `make unit` only those without vLLM
+# make test             install what tests need and run all of them; `make unit` only those without vLLM and without whole tunes
 # make lint             ruff
 # PYTHON=python3.12 chooses the interpreter, ENGINE_PYTHON=PATH a vLLM that is installed elsewhere.
 
@@ -38,7 +38,7 @@ _test: install $(DONE)/tools
 	@bash tools/test.sh $(VENV)/bin/python $(ARGS)
 
 unit: $(ANY_ENGINE) $(DONE)/advisor $(DONE)/tools
-	$(VENV)/bin/python -m pytest -n 3 -m "not engine and not gpu" $(ARGS)
+	$(VENV)/bin/python -m pytest -n 3 --dist worksteal -m "not engine and not gpu and not slow" $(ARGS)
 
 lint: $(DONE)/tools
 	$(VENV)/bin/python -m ruff check .

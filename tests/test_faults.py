@@ -317,6 +317,7 @@ def quality_script(folder: Path) -> Path:
 # ---------------------------------------------------------------- the table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.fault}-{row.phase}")
 def test_a_fault_is_caught_and_named_and_never_wins(row, tuned):
     done = tuned(row)
@@ -367,6 +368,7 @@ def test_every_fault_of_the_table_is_tried_and_every_one_tried_is_in_the_table()
 # ---------------------------------------------------------------- the same set-up, and nothing wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
     [
@@ -384,6 +386,7 @@ def test_a_sound_engine_that_is_as_fast_wins(row, tuned):
     assert [trial.phase for trial in done.answer.result.trials][-2:] == ["soak", "restart"]
 
 
+@pytest.mark.slow
 def test_a_sound_engine_that_is_measured_is_faster_by_what_it_is(tuned):
     """The counterpart of the rows with a load that is sent; the machine's noise is too large for a verdict in seconds."""
     trials = tuned(Row("none", Outcome.OK, "", measured=True, scale=3.0)).answer.result.trials
@@ -402,6 +405,7 @@ SURROUNDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SURROUNDINGS)
 def test_what_would_spoil_every_further_launch_ends_the_study(fault, tuned, tmp_path):
     with pytest.raises(EnvironmentMismatch) as caught:
@@ -413,6 +417,7 @@ def test_what_would_spoil_every_further_launch_ends_the_study(fault, tuned, tmp_
     assert outcomes and set(outcomes) == {"ok"}  # nobody is blamed, and the candidate is tried again
 
 
+@pytest.mark.slow
 def test_a_port_that_somebody_else_answers_on_too_is_no_measurement(tuned, monkeypatch, tmp_path):
     """The other server is fast and answers well, under the name that it is asked for."""
     with stranger() as port:
@@ -423,6 +428,7 @@ def test_a_port_that_somebody_else_answers_on_too_is_no_measurement(tuned, monke
     assert not list((tmp_path / "profiles").rglob("*.yaml"))
 
 
+@pytest.mark.slow
 def test_a_default_that_is_wrong_itself_is_named_and_nothing_wins(tuned):
     row = Row("repeat_token", Outcome.OK, "", space="settings: {attention_backend: {values: [default, FLASHINFER]}}")
     done = tuned(row)

@@ -12,6 +12,8 @@ from advisor.report.terminal import Lines
 from tests.study_help import yaml_of
 from tests.test_tune import fakes, requests_in  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 BACKENDS = "settings: {attention_backend: {values: [default, FLASHINFER]}}"
 
 

@@ -11,6 +11,8 @@ from advisor.records import Outcome
 from advisor.report.terminal import Lines
 from tests.test_tune import install_fakes, requests_in
 
+pytestmark = pytest.mark.slow
+
 # Every start with the fault fails, whatever the other setting is; without it each is slower than the default, so that one
 # finalist is left.
 SPACE = "settings: {FAKE_FAULT: {values: [default, silent_exit]}, FAKE_TOK_S: {values: [default, 150, 120, 90]}}"

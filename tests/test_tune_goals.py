@@ -18,6 +18,8 @@ from advisor.study import setup
 from tests.study_help import sample, yaml_of
 from tests.test_tune import FakeClient, fakes, requests_in  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 SLO = "ttft_p99<500ms"
 LABEL = "ttft_p99<500ms"
 

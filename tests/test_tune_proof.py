@@ -15,6 +15,8 @@ from advisor.study import setup
 from tests.study_help import sample
 from tests.test_tune import FakeClient, children, fakes, request_for  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.slow
+
 BEST, NEXT = "300", "240"
 SPACE = f"settings: {{FAKE_TOK_S: {{values: [default, {BEST}, {NEXT}]}}}}"
 

@@ -17,6 +17,8 @@ from advisor.study import setup
 from tests.study_help import yaml_of
 from tests.test_tune import FakeClient, fakes, request_for  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.slow
+
 SLOW = "settings: {enforce_eager: {values: [default, true]}}"  # four times slower
 # A ninth faster, and four times slower; trials are limited to each alone.
 SLOW_AND_FAST = "settings: {attention_backend: {values: [default, FLASHINFER]}, enforce_eager: {values: [default, true]}}"

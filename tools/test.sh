@@ -6,8 +6,9 @@ python=$1
 shift
 NOTHING=5 # pytest's exit code where no test was selected
 
-# They mostly wait for processes that they start, so more of them than cores pay; servers run one at a time.
-"$python" -m pytest -n 3 -m "not engine and not gpu" "$@"
+# They mostly wait for processes that they start, so more of them than cores pay, and who is done takes over slow ones; servers
+# run one at a time.
+"$python" -m pytest -n 3 --dist worksteal -m "not engine and not gpu" "$@"
 unit=$?
 if [ $unit -ne 0 ] && [ $unit -ne $NOTHING ]; then
   exit $unit

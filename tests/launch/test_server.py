@@ -125,6 +125,7 @@ def test_an_engine_that_failed_is_not_waited_for(fake_server: MakeServer, monkey
     assert "the fake engine was told to fail" in caught.value.reason
 
 
+@pytest.mark.slow
 def test_thirty_launches_leak_nothing(fake_server: MakeServer) -> None:
     def in_use() -> tuple[int, int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count(), len(psutil.Process().children())

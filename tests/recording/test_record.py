@@ -21,8 +21,10 @@ from advisor.study import setup
 from tests.study_help import sample, trial
 from tests.test_tune import FakeClient, FakeResolution, children, fakes, request_for  # noqa: F401
 
-SPACE = "settings: {FAKE_SPEED: {values: [default, 300, 1000]}, FAKE_FAULT: {values: [default, silent_exit]}}"
-KEYS = [{}, {"FAKE_SPEED": 300}, {"FAKE_SPEED": 1000}, {"FAKE_FAULT": "silent_exit"}]
+pytestmark = pytest.mark.slow
+
+SPACE = "settings: {FAKE_TOK_S: {values: [default, 300, 1000]}, FAKE_FAULT: {values: [default, silent_exit]}}"
+KEYS = [{}, {"FAKE_TOK_S": 300}, {"FAKE_TOK_S": 1000}, {"FAKE_FAULT": "silent_exit"}]
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +75,8 @@ def test_a_chosen_number_and_a_larger_one_later_are_one_grid(go):
 
 
 def test_repeated_launches_come_after_all_have_had_one(go):
-    grid = read_grid(go("settings: {FAKE_SPEED: {values: [default, 300]}}", launches=2).path)
-    assert settings(grid) == [{}, {"FAKE_SPEED": 300}, {}, {"FAKE_SPEED": 300}]
+    grid = read_grid(go("settings: {FAKE_TOK_S: {values: [default, 300]}}", launches=2).path)
+    assert settings(grid) == [{}, {"FAKE_TOK_S": 300}, {}, {"FAKE_TOK_S": 300}]
 
 
 def test_another_machine_begins_with_the_default(go, tmp_path):

@@ -84,6 +84,7 @@ def test_what_worked_is_never_ruled_out():
     assert not any(region.holds(one) for region in sampler._feasibility.regions for one in worked)
 
 
+@pytest.mark.slow
 def test_a_large_space_grows_by_what_is_proposed_without_doubles():
     whole = space(at_once=100)
     begun = len(whole.candidates)

@@ -213,6 +213,7 @@ def test_one_objective_is_left_alone():
     assert verdict_of(trials, Objective()) == decide(trials, Objective())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", [("ttft_ms.p99",), ("ttft_ms.p99", "tpot_ms.p50")])
 def test_equal_arms_are_rarely_called_improved(metrics):
     objective, wrong, runs = Objective("output_tok_s", metrics), 0, 400

@@ -29,6 +29,7 @@ def study(rng, gain, deviations, looks):
             yield [compare(arms[0], arm, [o for o in arms[1:] if o is not arm]) for arm in arms[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviations", [(0.01, 0.01), (0.06,) * 4, (0.01, 0.01, 0.01, 0.04), (0.05, 0.01, 0.01)])
 def test_looking_often_at_several_arms_rarely_finds_a_gain_that_is_not_there(deviations):
     """Every look of every arm counts, none is given up: the worst case. 400 studies; the bound is three errors off 2.5%."""

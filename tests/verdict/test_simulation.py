@@ -14,6 +14,7 @@ QUIET = Noise("quiet", (-0.01, -0.003, 0.0, 0.004, 0.009), 0.007, 0.01, 0.004)
 LOUD = Noise("loud", (-0.08, -0.03, 0.0, 0.02, 0.09), 0.06, 0.05, 0.04)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [QUIET, LOUD], ids=lambda noise: noise.name)
 def test_the_baseline_against_itself_is_rarely_improved(noise):
     found = summary(outcomes(noise, 0.0, range(200), default_budget()))
@@ -54,6 +55,7 @@ def test_recorded_noise_is_readable(path):
     assert len(noise.launches) >= 3 and 0 < noise.rest < 0.5
 
 
+@pytest.mark.slow
 def test_what_the_h200_showed_finds_5_percent_and_nothing_else():
     noise = read_noise(ROOT / "docs" / "evidence" / "noise-h200.json")
     null = summary(outcomes(noise, 0.0, range(100), default_budget()))
