@@ -14,14 +14,14 @@ run by the advisor, it takes its own session, log, folder, environment and argum
 `python -m` would. So every process that matters is the guard's descendant, and this one only waits and forks.
 
 A fork copies one thread and no GPU state. So nothing here may start a thread or a process, or make the CUDA driver start:
-that is looked for after each import. An import that does it is named and left out, in a fresh copy of this process.
+that is looked for after each import (warm_imports.py). An import that does it is named and left out, in a fresh copy of this
+process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import importlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -31,192 +31,14 @@ import signal
 import socket
 import stat
 import sys
-import threading
 import time
 import warnings
+from multiprocessing import resource_tracker
 from typing import NoReturn
 
-# What API server and engine import in any case, in an order that brings the large ones first. What this release has not is
-# passed over. FlashInfer's attention backend is missing on purpose: its import initialises CUDA.
-ESSENTIAL = ("vllm", "torch", "vllm.entrypoints.cli.serve", "vllm.v1.engine.core", "vllm.v1.engine.async_llm")
-# The CPU worker replaces functions of torch and of vLLM, which others must not have imported by name before.
-FIRST = {"cpu": ("vllm.v1.executor.multiproc_executor", "vllm.v1.worker.cpu_worker")}
-COMMON = (
-    "vllm.entrypoints.openai.api_server",
-    "vllm.entrypoints.launchers.api_server.entry",
-    "vllm.entrypoints.cli.openai",
-    "vllm.entrypoints.cli.launch",
-    "vllm.entrypoints.cli.benchmark.main",
-    "vllm.entrypoints.cli.collect_env",
-    "vllm.entrypoints.cli.download_kernels",
-    "vllm.entrypoints.cli.preload",
-    "vllm.entrypoints.cli.run_batch",
-    "vllm.entrypoints.cli.snapshot",
-    "vllm.v1.engine.core_client",
-    "vllm.v1.executor.uniproc_executor",
-    "vllm.v1.executor.multiproc_executor",
-    "vllm.v1.core.sched.scheduler",
-    "vllm.v1.core.sched.async_scheduler",
-    "vllm.compilation.backends",
-    "vllm.compilation.decorators",
-    "vllm.compilation.cuda_graph",
-    "vllm.model_executor.model_loader",
-    "vllm.model_executor.model_loader.default_loader",
-    "vllm.model_executor.model_loader.dummy_loader",
-    "vllm.model_executor.warmup.kernel_warmup",
-    "vllm.tokenizers.registry",
-    "transformers.models.auto.tokenization_auto",
-)
-BY_PLATFORM = {
-    "cuda": (
-        "vllm.v1.worker.gpu_worker",
-        "vllm.v1.worker.gpu_model_runner",
-        "vllm.v1.worker.gpu.model_runner",
-        "vllm.v1.attention.backends.flash_attn",
-        "vllm.v1.attention.backends.triton_attn",
-        "vllm.v1.attention.backends.flex_attention",
-    ),
-    "cpu": ("vllm.v1.attention.backends.cpu_attn",),
-}
 MOST_LEFT_OUT = 3  # imports that are found unfit before the whole is given up
 METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 BAD_FORK = "advisor: CUDA was in use before the fork"  # launch/warm_choice.py looks for this line
-
-
-# ---------------------------------------------------------------- imports
-
-
-class Unfit(Exception):
-    """Nothing can be forked from this process. `module`: whose import is to blame."""
-
-    def __init__(self, why: str, module: str | None = None):
-        super().__init__(why)
-        self.module = module
-
-
-class EnvironmentUse:
-    """Records the names of environment variables that Python code reads, sets or deletes while the block runs."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def __enter__(self) -> EnvironmentUse:
-        kind, names = type(os.environ), self.names
-        self.before = dict(os.environ)
-        self._kept = {name: getattr(kind, name) for name in ("__getitem__", "__setitem__", "__delitem__")}
-
-        def recorded(original):
-            def method(env, key, *value):
-                names.add(os.fsdecode(key))
-                return original(env, key, *value)
-
-            return method
-
-        for name, original in self._kept.items():
-            setattr(kind, name, recorded(original))
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        for name, original in self._kept.items():
-            setattr(type(os.environ), name, original)
-        self.changes = {name: value for name, value in os.environ.items() if self.before.get(name) != value}
-
-
-def import_all(architecture: str | None, left_out: list[str], control) -> list[str]:
-    """Import what servers need, one module after the other; returns what failed, as `module: error`. Raises Unfit."""
-    failed: list[str] = []
-    import_some(ESSENTIAL[:1], left_out, failed, control)
-    platform = platform_name() if not failed else ""
-    import_some((*FIRST.get(platform, ()), *ESSENTIAL[1:]), left_out, failed, control)
-    if failed:
-        raise Unfit(f"vLLM cannot be imported: {failed[0]}")
-    import_some(COMMON, left_out, failed, control)
-    import_some((*BY_PLATFORM.get(platform, ()), *model_modules(architecture)), left_out, failed, control)
-    return failed
-
-
-def import_some(names, left_out: list[str], failed: list[str], control) -> None:
-    for name in names:
-        if name in left_out or control.is_over():
-            continue
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if name in ESSENTIAL or not name.startswith(error.name or "?"):
-                failed.append(f"{name}: {error}")  # not only that this release has no such module
-        except Exception as error:
-            failed.append(f"{name}: {type(error).__name__}: {error}")
-        if why := against_a_fork() or child_process():
-            raise Unfit(f"importing {name} {why}", name)
-
-
-def platform_name() -> str:
-    """cuda, cpu, rocm ...: what this vLLM runs on here. Raises Unfit where it does not say."""
-    try:
-        from vllm.platforms import current_platform
-
-        return current_platform._enum.name.lower()
-    except Exception as error:
-        raise Unfit(f"vLLM cannot be imported: {type(error).__name__}: {error}") from None
-
-
-def model_modules(architecture: str | None) -> list[str]:
-    """Where the registry says that the model's code is."""
-    try:
-        from vllm.model_executor.models import ModelRegistry
-
-        return [ModelRegistry.models[architecture].module_name]
-    except (ImportError, AttributeError, KeyError):
-        return []
-
-
-# ---------------------------------------------------------------- what stands against a fork
-
-
-def against_a_fork() -> str | None:
-    """The rest of a sentence that begins with who did it; None where a fork is safe."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return "initialised CUDA"
-    if driver_in_use() and not driver_starts_in_a_fork():
-        return "started the CUDA driver"
-    if threads := [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]:
-        return f"started a thread ({threads[0]})"
-    return None
-
-
-def driver_in_use() -> bool:
-    """Whether the device file that CUDA uses, and NVML does not, is open."""
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{fd}").startswith("/dev/nvidia-uvm"):
-                return True
-    return False
-
-
-def driver_starts_in_a_fork() -> bool:
-    """The driver itself is asked, in a child: where its parent had it running, it refuses to start."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        with contextlib.suppress(BaseException):
-            code = min(ctypes.CDLL("libcuda.so.1").cuInit(0), 255)
-        os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-def child_process() -> str | None:
-    """An import that started a process keeps pipes to it, which a fork would share. Later on, guards are children too."""
-    found = children()
-    return f"started a process ({found[0]})" if found else None
-
-
-def children() -> list[int]:
-    found: list[int] = []
-    for task in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
-            found += map(int, file.read().split())
-    return found
 
 
 # ---------------------------------------------------------------- the socket
@@ -231,6 +53,18 @@ class Control:
         os.dup2(null, 0)
         os.close(null)
         os.dup2(2, 1)
+
+    def end_with_peer(self, wanted: bool) -> None:
+        """Whether the kernel ends this process when the advisor's end is closed: busy with imports, it would not see that for long.
+
+        Nothing is sent to it meanwhile. PR_SET_PDEATHSIG would end it with the advisor's thread already.
+        """
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        fcntl.fcntl(self._socket, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(self._socket, fcntl.F_GETFL) & ~os.O_ASYNC
+        fcntl.fcntl(self._socket, fcntl.F_SETFL, flags | (os.O_ASYNC if wanted else 0))
+        if wanted and self.is_over():
+            sys.exit()
 
     def send(self, value: dict) -> None:
         with contextlib.suppress(OSError):
@@ -277,21 +111,26 @@ def reap() -> None:
 def launcher(request: dict) -> dict | None:
     """Import, then fork for each request. Returns the order in each forked server, None in the launcher at its end."""
     control = Control()
+    control.end_with_peer(True)
+    guard, imports, cpu = load(request["guard"]), load(beside("warm_imports.py")), load(beside("warm_cpu.py"))
     forget_own_folder()
-    begun, use = time.monotonic(), EnvironmentUse()
+    begun, use = time.monotonic(), imports.EnvironmentUse()
     try:
         with use:
-            failed = import_all(request.get("architecture"), request["without"], control)
-        guard, cpu = load(request["guard"]), load(beside("warm_cpu.py"))
+            failed = imports.import_all(request.get("architecture"), request["without"], control.is_over)
         if cpu.is_ours() and "affinity" not in request:
             as_workers_are(cpu, request, use, control)
-    except Unfit as unfit:
-        without_it(request, unfit, control, use.before)
+    except imports.Unfit as unfit:
+        if unfit.module and unfit.module not in imports.ESSENTIAL and len(request["without"]) < MOST_LEFT_OUT:
+            without_it(request, unfit, control, use.before, imports.children())
+        control.end_with_peer(False)
         control.send({"unfit": str(unfit)})
         return None
     let_processes_be_named()
-    control.send({"ready": facts(time.monotonic() - begun, use, request["without"], failed)})
-    order = fork_until_told_to_leave(control, guard, request.get("affinity"))
+    control.end_with_peer(False)
+    told = {"seconds": round(time.monotonic() - begun, 3), "left_out": request["without"], "failed": failed}
+    control.send({"ready": {**told, **facts(imports.platform_name(), use.names)}})
+    order = fork_until_told_to_leave(control, guard, imports.against_a_fork, request.get("affinity"))
     if order is not None and cpu.is_ours():
         cpu.fork_engine_and_worker(cpu.executed(use.before))
     return order and {**order, "changes": use.changes}
@@ -305,7 +144,7 @@ def let_processes_be_named() -> None:
         setproctitle.getproctitle()
 
 
-def as_workers_are(cpu, request: dict, use: EnvironmentUse, control: Control) -> None:
+def as_workers_are(cpu, request: dict, use, control: Control) -> None:
     """Execute this anew with what a worker is executed with (warm_cpu.py). Returns where that is what it has, or not known."""
     wanted = cpu.workers_environment(request.get("argv", []))
     if not wanted or wanted == cpu.executed(use.before):
@@ -314,16 +153,13 @@ def as_workers_are(cpu, request: dict, use: EnvironmentUse, control: Control) ->
     begin_anew({**request, "affinity": sorted(os.sched_getaffinity(0))}, control, {**use.before, **wanted})
 
 
-def without_it(request: dict, unfit: Unfit, control: Control, env: dict[str, str]) -> None:
-    """Begin anew without the import that did the damage, which cannot be undone; returns where that would not help."""
-    without = [*request["without"], unfit.module]
-    if unfit.module in (None, *ESSENTIAL) or len(without) > MOST_LEFT_OUT:
-        return
+def without_it(request: dict, unfit: Exception, control: Control, env: dict[str, str], started: list[int]) -> NoReturn:
+    """Begin anew without the import that did the damage, which cannot be undone. `started`: processes that it left."""
     print(f"advisor: {unfit}: once more without it", file=sys.stderr, flush=True)
-    for pid in children():  # they would stay children of this process, whatever it executes
+    for pid in started:  # they would stay children of this process, whatever it executes
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    begin_anew({**request, "without": without}, control, env)
+    begin_anew({**request, "without": [*request["without"], unfit.module]}, control, env)
 
 
 def begin_anew(request: dict, control: Control, env: dict[str, str]) -> NoReturn:
@@ -331,20 +167,17 @@ def begin_anew(request: dict, control: Control, env: dict[str, str]) -> NoReturn
     os.execve(sys.executable, [sys.executable, os.path.abspath(__file__), json.dumps(request)], env)
 
 
-def facts(seconds: float, use: EnvironmentUse, left_out: list[str], failed: list[str]) -> dict:
+def facts(platform: str, used: set[str]) -> dict:
     """What the advisor decides with. `used`: variables that no server may have otherwise; `threads`: of native libraries too."""
     return {
-        "seconds": round(seconds, 3),
-        "platform": platform_name(),
+        "platform": platform,
         "vllm_version": sys.modules["vllm"].__version__,
-        "used": sorted(use.names),
-        "left_out": left_out,
-        "failed": failed,
+        "used": sorted(used),
         "threads": len(os.listdir("/proc/self/task")),
     }
 
 
-def fork_until_told_to_leave(control: Control, guard, affinity: list[int] | None) -> dict | None:
+def fork_until_told_to_leave(control: Control, guard, against_a_fork, affinity: list[int] | None) -> dict | None:
     while (message := control.receive()) is not None:
         fds = message[1]
         if why := against_a_fork():
@@ -386,7 +219,7 @@ def beside(name: str) -> str:
 
 
 def load(path: str):
-    """A file of ours by its path: guard.py and warm_cpu.py import nothing of ours."""
+    """A file of ours by its path: those that are loaded here import nothing of ours either."""
     name = "advisor_" + os.path.basename(path).removesuffix(".py")
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -416,6 +249,9 @@ def serve(order: dict) -> None:
     if not getattr(sys.flags, "safe_path", False):  # before 3.11 there is no such thing, and -m begins with this folder
         sys.path.insert(0, os.getcwd())
     sys.argv = [module, *arguments]
+    # A process that spawns has one tracker for all that it starts. Without it the engine starts its own, which is killed with the
+    # engine's other children, and shared memory stays behind.
+    os.register_at_fork(before=resource_tracker.ensure_running)
     keep_the_port_to_this_process(arguments)
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -463,17 +299,7 @@ def in_bad_fork() -> bool:
     return torch is not None and torch.cuda._is_in_bad_fork()
 
 
-def end_with_starter() -> None:
-    """Linux kills this process when the advisor dies: busy with imports, it would see the end of the socket too late.
-
-    Guards that it forked do not inherit that, and end their servers in their own way.
-    """
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
 def main() -> None:
-    end_with_starter()
     order = launcher(json.loads(sys.argv[1]))
     if order is not None:
         serve(order)

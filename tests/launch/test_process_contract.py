@@ -97,7 +97,7 @@ class ProcessContract:
         assert {member.pid for member in process.processes()} >= set(pids)
         assert process.stop() == [] == process.left
         assert living(pids) == []
-        assert len(process.stubborn) == 1  # the one in a session of its own is deaf to SIGTERM
+        assert len({*process.stubborn} & {*pids}) == 1  # the one in a session of its own is deaf to SIGTERM
 
     def test_a_deaf_one_is_killed_after_its_grace(self, start: Start) -> None:
         process = start("deaf", grace=SHORT)
@@ -231,7 +231,7 @@ def test_neither_launcher_nor_server_outlives_a_killed_advisor(tmp_path: Path) -
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=env, text=True) as advisor:
         pids = [int(word) for word in advisor.stdout.readline().split()]
-        assert len(living(pids)) == len(pids) == 5
+        assert len(living(pids)) == len(pids) >= 5
         advisor.kill()
     assert wait_gone(pids) == []
 
@@ -256,5 +256,4 @@ def test_a_launcher_that_still_imports_does_not_outlive_a_killed_advisor(tmp_pat
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=env, text=True) as advisor:
         pid = int(advisor.stdout.readline())
         advisor.kill()
-    assert living([pid]) == [pid]
-    assert wait_gone([pid]) == []
+    assert wait_gone([pid], 5.0) == []  # the import would take a minute

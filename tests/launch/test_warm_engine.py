@@ -50,7 +50,6 @@ class Seen:
     active: Active
     resolved: str
     answers: list[dict]
-    processes: int
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +69,21 @@ def look(python: str, model: Path, folder: Path, name: str, warm: WarmLauncher |
     with server:
         assert server.launcher == how, told
         answers = [answer(server, prompt) for prompt in PROMPTS]
-        processes = len(server.pids())
+        memory = shared_memory(server.pids())
+    assert memory and not [path for path in memory if path.exists()]
     log = server.log_text()
     config = next(line for line in log.splitlines() if "Initializing a V1 LLM engine" in line)
     resolved = DIFFERENT.sub("", config[config.index("with config:") :])
-    return Seen(server.start_s, parse_active(log), resolved, answers, processes)
+    return Seen(server.start_s, parse_active(log), resolved, answers)
+
+
+def shared_memory(pids: list[int]) -> set[Path]:
+    """Files of shared memory that the processes have."""
+    found = set()
+    for pid in pids:
+        maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        found |= {Path(line.split()[5]) for line in maps if len(line.split()) == 6 and "/dev/shm/psm_" in line}
+    return found
 
 
 def answer(server: Server, prompt: str) -> dict:

@@ -1,4 +1,4 @@
-"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, thread, process, die or hang."""
+"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, thread, process, die or slow."""
 
 import os
 import subprocess
@@ -17,4 +17,4 @@ elif KIND == "process":
 elif KIND == "die":
     os._exit(7)
 elif KIND == "slow":
-    time.sleep(1)
+    time.sleep(60)
