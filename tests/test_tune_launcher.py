@@ -13,6 +13,8 @@ from advisor.progress import Silent
 
 from .test_tune import EAGER, SITE, children, install_fakes, request_for  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 WARM_SITE = Path(__file__).parent / "fakes" / "warm_site"
 
 

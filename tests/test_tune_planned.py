@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 import yaml
 
 from advisor import tune as pipeline
 from advisor.report.terminal import Lines
 from advisor.space.capture_lists import NAMES, named_list
 from tests.test_tune import fakes, request_for  # noqa: F401
+
+pytestmark = pytest.mark.slow
 
 SPACE = "settings: {cudagraph_capture_sizes: {values: [default, operating-point, powers-of-two, every-batch]}}"
 SIZES = "cudagraph_capture_sizes"

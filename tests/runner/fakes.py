@@ -1,6 +1,7 @@
 """A real runner whose engine is the fake one and whose client sends nothing."""
 
 import sys
+import time
 from pathlib import Path
 
 from advisor.measure.workload import load_workload
@@ -17,10 +18,10 @@ FACTS = Facts(
 
 
 class QuietClient:
-    """Every sample is alike; `problems` are those of all seeds, or of `only_seeds`."""
+    """Every sample is alike and takes `seconds`; `problems` are those of all seeds, or of `only_seeds`."""
 
-    def __init__(self, problems=(), only_seeds=None):
-        self.problems, self.only_seeds = problems, only_seeds
+    def __init__(self, problems=(), only_seeds=None, seconds=0.0):
+        self.problems, self.only_seeds, self.seconds = problems, only_seeds, seconds
 
     def use_processes(self, count): ...
 
@@ -29,6 +30,7 @@ class QuietClient:
 
     def sample(self, server_url, served_name, workload, seed, folder):
         bad = self.only_seeds is None or seed in self.only_seeds
+        time.sleep(self.seconds)
         return sample(seed, 100.0, problems=self.problems if bad else ())
 
 
@@ -37,7 +39,7 @@ def quiet_machine(seen, reference):
     return ()
 
 
-def fake_runner(folder, problems=(), only_seeds=None, judge_machine=quiet_machine):
+def fake_runner(folder, problems=(), only_seeds=None, judge_machine=quiet_machine, seconds=0.0):
     env = {"PYTHONPATH": str(SITE), "FAKE_TIME_SCALE": "0.01"}
-    client = QuietClient(problems, only_seeds)
+    client = QuietClient(problems, only_seeds, seconds)
     return RealRunner(FACTS, load_workload("tiny"), (), env, folder, client, judge_machine=judge_machine)

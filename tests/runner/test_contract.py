@@ -111,7 +111,8 @@ class Disturbed:
 
 def test_a_tainted_sample_is_repeated_with_other_prompts(tmp_path):
     judge = Disturbed(times=2)
-    done = fake_runner(tmp_path, judge_machine=judge).run(Job(0, "baseline", Candidate(), (0, 1)))
+    # Long enough for some ticks of the kernel's clock, by which processor time is counted.
+    done = fake_runner(tmp_path, judge_machine=judge, seconds=0.05).run(Job(0, "baseline", Candidate(), (0, 1)))
     assert done.ok and [item.seed for item in done.samples] == [2_000_000, 1]
     assert [item.taints for item in done.samples] == [(), ()]
     assert [note for note in done.notes if "tainted" in note] == [
