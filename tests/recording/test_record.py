@@ -64,7 +64,6 @@ def test_every_distinct_candidate_is_launched_once_with_its_samples_costs_and_fa
     assert children() == []
 
 
-@pytest.mark.slow
 def test_a_chosen_number_and_a_larger_one_later_are_one_grid(go):
     first = go(configs=2)
     assert (first.recorded, first.wanted) == (2, 2) and len(read_grid(first.path).trials) == 2
@@ -75,13 +74,11 @@ def test_a_chosen_number_and_a_larger_one_later_are_one_grid(go):
     assert [item.number for item in more.trials] == [0, 1, 2, 3] and len(more.sessions) == 2
 
 
-@pytest.mark.slow
 def test_repeated_launches_come_after_all_have_had_one(go):
     grid = read_grid(go("settings: {FAKE_TOK_S: {values: [default, 300]}}", launches=2).path)
     assert settings(grid) == [{}, {"FAKE_TOK_S": 300}, {}, {"FAKE_TOK_S": 300}]
 
 
-@pytest.mark.slow
 def test_another_machine_begins_with_the_default(go, tmp_path):
     """Without the answers of the baseline no other launch could be judged; and two launches tell how machines differ."""
     go(configs=2)
@@ -89,7 +86,6 @@ def test_another_machine_begins_with_the_default(go, tmp_path):
     assert [bool(item) for item in settings(grid)] == [False, True, False, True]
 
 
-@pytest.mark.slow
 def test_the_budget_begins_no_launch_that_would_not_fit(go, monkeypatch):
     monkeypatch.setattr(recording, "expected_s", lambda trials: 1e6 if len(trials) == 3 else 0.0)
     answer = go()
@@ -158,7 +154,6 @@ def test_two_parts_make_the_whole(go, tmp_path):
     assert plain["schema"] == "advisor.grid/1" and plain["random_weights"] is False
 
 
-@pytest.mark.slow
 def test_parts_must_send_one_load(go):
     with pytest.raises(InputError, match="must send the same load"):
         go(shard=(0, 2))
@@ -178,7 +173,6 @@ def test_parts_that_sent_different_loads_are_not_merged(go, tmp_path):
         merged([path, changed])
 
 
-@pytest.mark.slow
 def test_the_file_holds_no_path_and_no_secret_of_the_machine(go, tmp_path, request_for):  # noqa: F811
     path = go(configs=2, env=["HF_TOKEN=hf_abcdefgh"]).path
     text = path.read_text()
@@ -195,7 +189,6 @@ def test_a_launch_is_kept_without_the_machines_processes():
     assert kept.samples[0].telemetry == Telemetry(cores=2)
 
 
-@pytest.mark.slow
 def test_the_recorded_space_is_the_one_that_was_searched(go):
     grid = read_grid(go(configs=3).path)
     space = recorded_space(grid.head)
