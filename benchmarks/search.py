@@ -239,8 +239,11 @@ def main(words: Sequence[str]) -> None:
     here = [name for name in given.strategies if name not in NEEDS or importlib.util.find_spec(NEEDS[name])]
     for name in set(given.strategies) - set(here):
         print(f"{name} is left out: it needs {NEEDS[name]}", file=sys.stderr)
+    grids = given.grid or recorded_files()
+    if not grids:
+        sys.exit("benchmarks.search: no grid is recorded in benchmarks/recorded: see docs/recording.md, or give --grid FILE")
     try:
-        result = report(given.grid or recorded_files(), given.seeds, here)
+        result = report(grids, given.seeds, here)
     except AdvisorError as error:
         sys.exit(f"benchmarks.search: {error.problem}")
     print(json.dumps(result, indent=1) if given.json else "\n".join(lines(result)))

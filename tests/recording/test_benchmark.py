@@ -142,3 +142,9 @@ def test_a_drawn_order_is_drawn(case):
     first = [trial.candidate.key for trial in played(case, "random", 0).trials]
     second = [trial.candidate.key for trial in played(case, "random", 1).trials]
     assert first != second and sorted(first) == sorted(second)
+
+
+def test_without_a_grid_it_says_so(monkeypatch):
+    monkeypatch.setattr(benchmark, "recorded_files", list)
+    with pytest.raises(SystemExit, match="no grid is recorded"):
+        benchmark.main(["--seeds", "1"])
