@@ -205,11 +205,16 @@ class Server:
         self._known |= now
         if not ask and self._engine <= now:
             return
-        probe = complete(self.base_url, self.served_name, ALIVE_TIMEOUT_S, self._api_key)
+        probe = self._complete()
+        if probe.answered and probe.tokens < 1:  # a server that fails some of its requests is not dead
+            probe = self._complete()
         if probe.tokens < 1:
             # A process that is just gone refuses connections before its end has been told, on a busy machine.
             raise self._died(self._process.exit_code(0.0 if probe.answered else END_TOLD_S), probe.problem)
         self._engine &= now
+
+    def _complete(self) -> Probe:
+        return complete(self.base_url, self.served_name, ALIVE_TIMEOUT_S, self._api_key)
 
     # ------------------------------------------------------------ start
 

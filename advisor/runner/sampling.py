@@ -52,6 +52,8 @@ class Target(Protocol):
 
     def check_alive(self, ask: bool = False) -> None: ...
 
+_TELL_OF_DEATH = {Invalid.CLIENT_DIED, Invalid.FAILED_REQUESTS}
+
 
 class Sampling:
     """One launch's warm-up and samples. `waiting(what)` is told what goes on, `note(text)` what the trial should keep.
@@ -199,8 +201,8 @@ class Sampling:
         return wave_of(self._last_wave, window.compiled)
 
     def _check_server(self, sample: Sample) -> None:
-        """Raises LaunchFailed for a dead server. A client that came to no end may have waited for one that only looks alive."""
-        self._server.check_alive(ask=Invalid.CLIENT_DIED in sample.classes)
+        """Raises LaunchFailed for a dead server. One that only looks alive lets a client wait without end, or its requests fail."""
+        self._server.check_alive(ask=bool(_TELL_OF_DEATH & set(sample.classes)))
 
     def _window(self) -> Window:
         return Window(self._server.base_url, self._server.log_path, self._server.pids)

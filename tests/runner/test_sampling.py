@@ -10,6 +10,7 @@ import pytest
 from advisor.measure import client_load, length, warmup
 from advisor.measure.client import BenchClient
 from advisor.measure.plan import plan_of
+from advisor.measure.summary import empty_sample
 from advisor.records import Candidate, Invalid, Objective, Outcome, SamplingPlan, Workload, from_json, to_json
 from advisor.runner import real, sampling, window
 from advisor.runner.base import Earlier, Job
@@ -207,3 +208,32 @@ def test_an_earlier_sessions_plan_is_kept(runner):
 def test_a_person_can_fix_the_number_of_client_processes(runner):
     done = baseline(runner(client_processes=2))
     assert done.plan.client_processes == 2 and done.samples[0].client.processes == 2
+
+
+class Deaf:
+    """A server whose processes are all there and that is asked whether it answers."""
+
+    base_url, served_name, log_path = "http://127.0.0.1:9", "m", None
+
+    def __init__(self):
+        self.asked = []
+
+    def check_alive(self, ask=False):
+        self.asked.append(ask)
+
+    def pids(self):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("classes", "asked"),
+    [((), False), ((Invalid.FAILED_REQUESTS,), True), ((Invalid.CLIENT_DIED,), True), ((Invalid.TOO_SHORT,), False)],
+)
+def test_failed_requests_may_tell_of_a_dead_engine_whose_server_lives(tmp_path, classes, asked):
+    server = Deaf()
+    made = sampling.Sampling(
+        None, server, WORKLOAD, tmp_path, {}, lambda _: None, lambda _: None, guard=None, judge=lambda _: ()
+    )
+    sample = sampling.with_problems(empty_sample(0), [sampling.Problem(kind, "said") for kind in classes])
+    made._check_server(sample)
+    assert server.asked == [asked]
