@@ -279,6 +279,51 @@ def record(
     _say(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
 
 
+@app.command()
+def anatomy(
+    model: options.Model,
+    gpu: options.Gpu = "auto",
+    serve_args: Annotated[
+        str, typer.Option(help="Other arguments of `vllm serve`, in one string; not those that the modes differ in.")
+    ] = "",
+    env: options.Env = None,
+    modes: Annotated[
+        str | None,
+        typer.Option(help="With commas: none, compile, full (graphs only), piecewise, both; default: all of them."),
+    ] = None,
+    batch_sizes: Annotated[
+        str | None,
+        typer.Option(help="Requests that decode together: 1,8,64; default: powers of two up to the most vLLM serves at once."),
+    ] = None,
+    context: Annotated[int, typer.Option(help="Tokens of each request in the KV cache.", min=1)] = 512,
+    steps: Annotated[int, typer.Option(help="Decode steps that are timed at each batch size.", min=4)] = 60,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="JSON file, which the same command goes on with; default: runs/anatomy-GPU-MODEL.json."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON instead of tables.")] = False,
+    engine_python: options.EnginePython = sys.executable,
+) -> None:
+    """Measure what a decode step is made of, with CUDA graphs, torch.compile, both, neither; and the floor that memory sets."""
+    import shlex
+
+    from advisor.anatomy import modes as planning
+    from advisor.anatomy.run import Wish
+    from advisor.anatomy.run import anatomy as measured
+    from advisor.anatomy.table import told
+    from advisor.engine.options import split_serve_args
+    from advisor.inspection.gpu_names import slug_of
+    from advisor.request import parse_env
+
+    slug_of(gpu)
+    wish = Wish(
+        model, gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), planning.parse_modes(modes),
+        planning.parse_batch_sizes(batch_sizes), context, steps, engine_python, output, f"advisor {shlex.join(sys.argv[1:])}",
+    )  # fmt: skip
+    document, path = measured(wish, lambda text: print(text, file=sys.stderr, flush=True))
+    _say(path.read_text(encoding="utf-8").rstrip() if as_json else f"{told(document)}\n\n{path}")
+
+
 @app.command(name="merge-grids")
 def merge_grids(
     files: Annotated[list[Path], typer.Argument(help="Parts of one recorded grid.")],

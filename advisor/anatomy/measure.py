@@ -1,0 +1,181 @@
+"""One mode: an engine in a process of its own (advisor/target/anatomy.py), asked one thing after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.anatomy.document import FAILED, MEASURED, PARTLY
+from advisor.anatomy.floor import floor_ms
+from advisor.anatomy.modes import Mode
+from advisor.anatomy.rows import decode_row, prefill_row
+from advisor.engine.logs import parse_active
+from advisor.engine.startup import parse_startup
+from advisor.target_process import TargetDied, TargetProcess, TargetTimeout, scrubbed_environment
+
+_START_S, _ANSWER_S = 1800.0, 900.0  # kernels may be built in a first start, and in the first step of a batch size
+_WARMUP, _SERIAL, _TRACED, _PREFILLS, _TRACED_PREFILLS = 10, 30, 10, 7, 3
+_REASON = 400  # characters
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What all modes have in common. `clean` takes paths and secrets out of a text; logs go into `logs`."""
+
+    model: str
+    python: str
+    environment: Mapping[str, str]
+    batches: Sequence[int]
+    context: int
+    steps: int
+    prefills: Sequence[int]
+    logs: Path
+    clean: Callable[[str], str]
+
+    @staticmethod
+    def around(steps: int) -> int:
+        """Tokens that a request decodes besides the timed ones: before them and, drained, after them."""
+        return 2 * _WARMUP + _SERIAL + steps % 2
+
+
+def engine_environment(inherited: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """For an engine whose core is in the process that looks at it."""
+    return scrubbed_environment(inherited, {**added, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
+
+
+def measure(mode: Mode, argv: Sequence[str], measuring: Measuring, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the mode's part of the document after every answer; the last one is whole.
+
+    `machine`: bandwidth and cost of a launch, measured by the first mode that comes so far.
+    """
+    measuring.logs.mkdir(parents=True, exist_ok=True)
+    log = measuring.logs / f"{mode.name}.log"
+    state = {
+        "title": mode.title, "settings": dict(mode.settings), "status": FAILED, "reason": None, "log": log.name,
+        "resolved": {}, "start": {}, "loaded": {}, "decode": [], "prefill": [],
+    }  # fmt: skip
+    try:
+        with TargetProcess(measuring.python, "anatomy", measuring.environment, log) as engine:
+            for _ in _asked(engine, argv, measuring, state, machine, log):
+                yield state
+    except (TargetDied, TargetTimeout) as ended:
+        state["status"] = PARTLY if state["decode"] else FAILED
+        state["reason"] = measuring.clean(ended.problem)[:_REASON]
+    yield state
+
+
+def _asked(
+    engine: TargetProcess,
+    argv: Sequence[str],
+    measuring: Measuring,
+    state: dict[str, Any],
+    machine: dict[str, Any],
+    log: Path,
+) -> Iterator[None]:
+    """Timings before traces: the profiler, once it has been there, slows what comes after it."""
+    started = engine.request({"do": "start", "argv": [measuring.model, *argv]}, _START_S)
+    if not started["ok"]:
+        state["reason"] = measuring.clean(f"{started['error_type']}: {started['error']}")[:_REASON]
+        return
+    state |= loaded(started, log.read_text(errors="replace"))
+    state["status"] = PARTLY
+    yield
+    results = _Results(state, started, measuring.clean)
+    for batch in measuring.batches:
+        results.timed[batch] = _decode(engine, batch, measuring)
+        results.write()
+        yield
+    for tokens in measuring.prefills:
+        results.prefilled[tokens] = engine.request({"do": "prefill", "tokens": tokens, "repeats": _PREFILLS}, _ANSWER_S)
+        results.write()
+        yield
+    for what, name in (("copy", "bandwidth"), ("launch", "launch")):
+        if name not in machine and (answer := engine.request({"do": what}, _ANSWER_S)).pop("ok"):
+            machine[name] = answer
+    results.bandwidth = machine.get("bandwidth")
+    results.write()
+    yield
+    for batch in measuring.batches:
+        if results.timed[batch]["ok"]:
+            results.traced[batch] = engine.request(_trace(batch, measuring), _ANSWER_S)
+            results.write()
+            yield
+    for tokens in measuring.prefills:
+        request = {"do": "trace_prefill", "tokens": tokens, "repeats": _TRACED_PREFILLS}
+        results.traced_prefill[tokens] = engine.request(request, _ANSWER_S)
+    results.write()
+    state["status"] = MEASURED
+
+
+def _decode(engine: TargetProcess, batch: int, measuring: Measuring) -> dict[str, Any]:
+    request = {"do": "decode", "batch": batch, "context": measuring.context}
+    return engine.request({**request, "warmup": _WARMUP, "steps": measuring.steps, "serial": _SERIAL}, _ANSWER_S)
+
+
+def _trace(batch: int, measuring: Measuring) -> dict[str, Any]:
+    return {"do": "trace", "batch": batch, "context": measuring.context, "warmup": _WARMUP, "steps": _TRACED}
+
+
+class _Results:
+    """Answers so far, and the rows that they come to."""
+
+    def __init__(self, state: dict[str, Any], started: Mapping[str, Any], clean: Callable[[str], str]):
+        self._state, self._started, self._clean = state, started, clean
+        self.timed: dict[int, dict[str, Any]] = {}
+        self.traced: dict[int, dict[str, Any]] = {}
+        self.prefilled: dict[int, dict[str, Any]] = {}
+        self.traced_prefill: dict[int, dict[str, Any]] = {}
+        self.bandwidth: Mapping[str, Any] | None = None
+
+    def write(self) -> None:
+        rows = [
+            decode_row(batch, timed, self.traced.get(batch), self._floor(timed)) for batch, timed in self.timed.items()
+        ]
+        prefills = [
+            prefill_row(tokens, timed, self.traced_prefill.get(tokens)) for tokens, timed in self.prefilled.items()
+        ]
+        for row in (*rows, *prefills):
+            if row.get("reason"):
+                row["reason"] = self._clean(row["reason"])[:_REASON]
+        self._state["decode"], self._state["prefill"] = rows, prefills
+
+    def _floor(self, timed: Mapping[str, Any]) -> float | None:
+        if self.bandwidth is None or not timed["ok"]:
+            return None
+        started = self._started
+        return floor_ms(
+            started["weights"], started["kv"], timed["batch"], timed["context_tokens"], self.bandwidth["gb_s"]
+        )
+
+
+_RESOLVED = (
+    "compilation_mode", "cudagraph_mode", "capture_sizes", "pipelined", "max_num_seqs", "max_num_batched_tokens",
+    "max_model_len", "dtype", "kv_cache_dtype", "prefix_caching", "kv_tokens", "threads",
+)  # fmt: skip
+
+
+def loaded(started: Mapping[str, Any], log_text: str) -> dict[str, Any]:
+    """What the engine says that it runs and holds, and what its start went into: its own words first, then its log's."""
+    active = parse_active(log_text)
+    start = parse_startup(log_text, started["start_s"] - started["imports_s"], active, forked=True)
+    weights = started["weights"]
+    return {
+        "resolved": {
+            **{name: started.get(name) for name in _RESOLVED},
+            "attention_backends": list(active.attention_backends),
+            "flash_attention_version": active.flash_attention_version,
+            "model_runner": active.model_runner,
+        },
+        "start": {
+            "start_s": started["start_s"], "imports_s": started["imports_s"], "load_s": start.load_s,
+            "compile_s": start.compile_s, "capture_s": start.capture_s, "kernels_s": start.kernels_s, "rest_s": start.rest_s,
+            "cache": start.cache, "graph_memory_gib": active.graph_memory_gib,
+        },
+        "loaded": {
+            "parameters": weights["parameters"], "weight_bits": weights["weight_bits"],
+            "weights": {name: value for name, value in weights.items() if name not in ("parameters", "weight_bits")},
+            "kv": started["kv"],
+        },
+    }  # fmt: skip

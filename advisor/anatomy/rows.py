@@ -1,0 +1,71 @@
+"""One line of the table for each mode and batch size: timings, trace and floor put together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Times are milliseconds a step. A figure that could not be had is None, and `reason` says why.
+DECODE = (
+    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "gpu_ms", "host_ms", "host_work_ms", "serial_ms",
+    "launches", "graph_launches", "kernels", "floor_ms", "traced_ms", "launch_us", "graph_launch_us", "operators",
+    "outer_operators", "operators_ms", "top_kernels", "reason",
+)  # fmt: skip
+_TRACED = (
+    "gpu_ms", "launches", "graph_launches", "kernels", "traced_ms", "launch_us", "graph_launch_us", "operators",
+    "outer_operators", "operators_ms", "top_kernels",
+)  # fmt: skip
+
+
+def decode_row(
+    batch: int, timed: Mapping[str, Any], traced: Mapping[str, Any] | None, floor_ms: float | None
+) -> dict[str, Any]:
+    """`timed` and `traced`: answers of advisor/target/anatomy.py, of which either may be a refusal.
+
+    `gpu_ms` is time in which the GPU worked at all, and `host_ms` the rest of a step: the time in which it had nothing to do.
+    The profiler slows the host and hardly the kernels, so the step's own time comes from steps that nothing watched.
+    """
+    row: dict[str, Any] = {**dict.fromkeys(DECODE), "batch": batch}
+    if not timed["ok"]:
+        return {**row, "reason": timed["error"]}
+    step = timed["step_ms"]
+    row |= {
+        "context_tokens": timed["context_tokens"],
+        "step_ms": step["median"],
+        "step_low_ms": step["low"],
+        "step_high_ms": step["high"],
+        "serial_ms": _median(timed.get("serial_ms")),
+        "host_work_ms": _median(timed.get("host_work_ms")),
+        "floor_ms": None if floor_ms is None else round(floor_ms, 4),
+    }
+    return {**row, **_traced(traced, step["median"])}
+
+
+def prefill_row(tokens: int, timed: Mapping[str, Any], traced: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The same for one prompt of `tokens` tokens."""
+    row: dict[str, Any] = {"tokens": tokens, "step_ms": None, "gpu_ms": None, "host_ms": None, "launches": None}
+    if not timed["ok"]:
+        return {**row, "reason": timed["error"]}
+    step = timed["step_ms"]
+    row |= {
+        "chunks": timed["chunks"],
+        "step_ms": step["median"],
+        "step_low_ms": step["low"],
+        "step_high_ms": step["high"],
+    }
+    return {**row, **_traced(traced, step["median"])}
+
+
+def _median(quartiles: Mapping[str, float] | None) -> float | None:
+    return quartiles["median"] if quartiles else None
+
+
+def _traced(traced: Mapping[str, Any] | None, step_ms: float) -> dict[str, Any]:
+    if traced is None:
+        return {"reason": "not traced"}
+    if not traced["ok"]:
+        return {"reason": f"not traced: {traced['error']}"}
+    found = {name: traced.get(name) for name in _TRACED}
+    gpu_ms = found["gpu_ms"]
+    host_ms = None if gpu_ms is None else round(max(step_ms - gpu_ms, 0.0), 4)
+    return {**found, "host_ms": host_ms, "reason": traced.get("gpu_reason")}

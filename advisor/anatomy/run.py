@@ -1,0 +1,168 @@
+"""The whole of `advisor anatomy`: inspect, plan, then one engine after the other, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.anatomy import document as documents
+from advisor.anatomy import modes as planning
+from advisor.anatomy.measure import Measuring, engine_environment, measure
+from advisor.engine.options import parse_options
+from advisor.engine.render import check_version, serve_arguments
+from advisor.errors import AdvisorError, InputError
+from advisor.inspection.inspect_all import inspect_all
+from advisor.inspection.resolution import Resolution
+from advisor.journal import now
+from advisor.records import Candidate, Facts
+from advisor.serving_profile.scrub import Scrubber, model_name, scrubber
+from advisor.serving_profile.store import file_name
+
+FOLDER = Path("runs")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for. `output` None: runs/anatomy-GPU-MODEL.json."""
+
+    model: str
+    gpu: str = "auto"
+    serve_args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    modes: tuple[planning.Mode, ...] = planning.MODES
+    batch_sizes: tuple[int, ...] | None = None
+    context: int = planning.DEFAULT_CONTEXT
+    steps: int = 60
+    engine_python: str = ""
+    output: Path | None = None
+    command: str = ""
+
+
+def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Path]:
+    """The document and its file, which grows with every answer of an engine.
+
+    A mode whose engine does not start, or dies, is told with its reason, and the others go on. What the file holds already under
+    the same conditions is not measured again. Raises InputError and EnvironmentMismatch before anything is measured, and the
+    reason of the last mode where none could be.
+    """
+    with Resolution(wish.engine_python, wish.model, wish.env) as resolution:  # imports vLLM while the inspection does
+        facts = _inspected(wish)
+        planned = _plan(wish, facts, resolution)
+    clean = scrubber((facts.model.model, model_name(facts.model)), [wish.env], [wish.serve_args])
+    first = next((item.resolved for item in planned if not item.reason), None)
+    if first is None:
+        raise InputError(planned[0].reason or "no mode was asked for", "the arguments come from --serve-args")
+    batches = _checked_sizes(wish, first)
+    path = wish.output or FOLDER / f"anatomy-{facts.gpu.slug}-{file_name(model_name(facts.model))}.json"
+    document = documents.opened(path, _head(wish, facts, clean))
+    measuring = Measuring(
+        wish.model, wish.engine_python, engine_environment(os.environ, wish.env), batches, wish.context, wish.steps,
+        planning.prefill_lengths(first["max_num_batched_tokens"], first["max_model_len"]),
+        path.with_suffix("") , clean.text,
+    )  # fmt: skip
+    for item in planned:
+        _one(item, measuring, wish, facts, document, path, note)
+    _check_any(planned, document)
+    return document, path
+
+
+def _one(
+    item: planning.Planned, measuring: Measuring, wish: Wish, facts: Facts,
+    document: dict[str, Any], path: Path, note: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Measure a mode, or say why not; the file holds it when this returns."""
+    name = item.mode.name
+    if item.reason:
+        resolved = dict(item.resolved)
+        kept = {key: resolved.get(key) for key in ("compilation_mode", "cudagraph_mode")} if resolved else {}
+        document["modes"][name] = {
+            "title": item.mode.title, "status": documents.SKIPPED, "reason": measuring.clean(item.reason),
+            "same_as": item.same_as, "resolved": kept, "decode": [], "prefill": [],
+        }  # fmt: skip
+        documents.save(path, document)
+        note(f"{item.mode.title}: not run: {item.reason}")
+        return
+    if documents.is_done(document, name, measuring.batches):
+        note(f"{item.mode.title}: in {path} already")
+        return
+    note(f"{item.mode.title}: starting")
+    candidate = Candidate(item.mode.settings)
+    argv = serve_arguments(wish.serve_args, candidate, facts.engine.vllm_version)
+    machine = {key: document[key] for key in ("bandwidth", "launch") if key in document}
+    for state in measure(item.mode, argv, measuring, machine):
+        document["modes"][name] = state
+        document |= machine
+        document["loaded"] = document.get("loaded") or state["loaded"]
+        documents.save(path, document)
+    note(f"{item.mode.title}: {state['status']}" + (f": {state['reason']}" if state["reason"] else ""))
+
+
+# ---------------------------------------------------------------- before anything is measured
+
+
+def _inspected(wish: Wish) -> Facts:
+    facts = inspect_all(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env)
+    check_version(facts.engine.vllm_version)
+    planning.check_not_fixed(wish.serve_args, wish.env, facts.engine.vllm_version)
+    if not facts.model.has_weights and not random_weights(wish.serve_args):
+        raise InputError(
+            f"model folder {facts.model.model} holds no weights",
+            'serve random ones: --serve-args "--load-format dummy"',
+        )
+    return facts
+
+
+def random_weights(serve_args: Sequence[str]) -> bool:
+    return parse_options(serve_args).values.get("--load-format") == "dummy"
+
+
+def _plan(wish: Wish, facts: Facts, resolution: Resolution) -> list[planning.Planned]:
+    version = facts.engine.vllm_version
+    answers = {
+        mode.name: resolution.resolve(serve_arguments(wish.serve_args, Candidate(mode.settings), version), {})
+        for mode in wish.modes
+    }
+    return planning.plan(wish.modes, answers)
+
+
+def _checked_sizes(wish: Wish, resolved: Mapping[str, Any]) -> tuple[int, ...]:
+    if (ranks := resolved["tensor_parallel_size"]) > 1:
+        raise InputError(f"--tensor-parallel-size {ranks}: one GPU is looked at", "leave it out of --serve-args")
+    planning.check_context(wish.context, wish.steps + Measuring.around(wish.steps), resolved["max_model_len"])
+    return planning.batch_sizes(wish.batch_sizes, resolved["max_num_seqs"])
+
+
+def _head(wish: Wish, facts: Facts, clean: Scrubber) -> dict[str, Any]:
+    gpu, engine, model = facts.gpu, facts.engine, facts.model
+    return {
+        "date": now(),
+        "command": clean.text(wish.command),
+        "gpu": {"name": gpu.name, "slug": gpu.slug, "memory_gib": gpu.memory_gib, "driver": gpu.driver},
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "versions": {
+            "vllm": engine.vllm_version, "torch": engine.torch_version, "cuda": engine.cuda_version,
+            "flashinfer": engine.flashinfer_version, "python": engine.python_version, "platform": engine.platform,
+        },
+        "model": {
+            "name": model_name(model), "architecture": model.architecture, "config": model.config_hash,
+            "quantization": model.quantization, "random_weights": random_weights(wish.serve_args),
+        },
+        "serve_args": clean.words(wish.serve_args),
+        "env": clean.env(wish.env),
+        "context": wish.context,
+        "steps": wish.steps,
+    }  # fmt: skip
+
+
+def _check_any(planned: Sequence[planning.Planned], document: Mapping[str, Any]) -> None:
+    """Raises AdvisorError where every mode that was run failed."""
+    states = [document["modes"][item.mode.name] for item in planned if not item.reason]
+    if not any(row["step_ms"] is not None for state in states for row in state["decode"]):
+        with contextlib.suppress(IndexError):
+            raise AdvisorError(
+                f"no mode could be measured; the last one: {states[-1]['reason']}", states[-1].get("log")
+            )

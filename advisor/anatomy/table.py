@@ -1,0 +1,143 @@
+"""An anatomy on a terminal: tables, sentences, claims. Pure: the document in, text out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from advisor.anatomy.modes import what_runs
+from advisor.anatomy.words import ms
+
+WIDTH = 132
+
+
+def told(document: Mapping[str, Any], width: int = WIDTH) -> str:
+    """Everything, in the order in which it answers: steps of all modes, what they are made of, prefill, starts, words."""
+    modes = document["modes"]
+    tables = [_steps(modes), _parts(modes), _prefill(modes), _starts(modes)]
+    texts = [_head(document), *(_drawn(table, width) for table in tables if table.row_count)]
+    texts += ["\n".join([*document["words"], *_missing(modes)]), _claims(document["claims"])]
+    return "\n\n".join(filter(None, texts))
+
+
+def _head(document: Mapping[str, Any]) -> str:
+    model, versions = document["model"], document["versions"]
+    weights = " (random weights)" if model["random_weights"] else ""
+    bandwidth = document.get("bandwidth")
+    copied = (
+        f"; copies {bandwidth['gb_s']:,.0f} GB/s, read and written together ({bandwidth['copied_bytes'] >> 20} MiB)"
+        if bandwidth
+        else ""
+    )
+    return f"{model['name']}{weights}, {document['gpu']['name']}, vLLM {versions['vllm']}, context {document['context']}{copied}"
+
+
+def _drawn(table: Table, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(table)
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in drawn.splitlines() if line.strip())
+
+
+def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _steps(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Batch sizes down, modes across, and the floor."""
+    shown = {name: mode for name, mode in modes.items() if any(row["step_ms"] is not None for row in mode["decode"])}
+    table = _table("decode step, ms (median)", (), ("batch", *(mode["title"] for mode in shown.values()), "floor"))
+    rows = {name: {row["batch"]: row for row in mode["decode"]} for name, mode in shown.items()}
+    for batch in sorted({batch for found in rows.values() for batch in found}):
+        cells = [found.get(batch, {}) for found in rows.values()]
+        floor = next((cell["floor_ms"] for cell in cells if cell.get("floor_ms") is not None), None)
+        table.add_row(str(batch), *(_ms(cell.get("step_ms")) for cell in cells), _ms(floor))
+    return table
+
+
+_PARTS = {
+    "batch": "batch", "step_ms": "step", "step_low_ms": "quartiles", "serial_ms": "drained",
+    "gpu_ms": "GPU", "host_ms": "GPU idle", "host_work_ms": "host work", "launches": "launches", "kernels": "kernels",
+    "operators": "operators", "outer_operators": "outermost", "operators_ms": "in operators", "traced_ms": "traced step",
+    "floor_ms": "floor",
+}  # fmt: skip
+
+
+def _parts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What each step is made of; columns that nothing was measured for are left out."""
+    rows = [(mode["title"], row) for mode in modes.values() for row in mode["decode"]]
+    names = [name for name in _PARTS if any(row.get(name) is not None for _, row in rows)]
+    table = _table("of each step, ms, and numbers a step", ("",), [_PARTS[name] for name in names])
+    for title, row in rows:
+        if row["step_ms"] is None:
+            table.add_row(title, str(row["batch"]), f"not measured: {row['reason']}")
+        else:
+            table.add_row(
+                title, *(_quartiles(row) if name == "step_low_ms" else _cell(name, row.get(name)) for name in names)
+            )
+    return table
+
+
+def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = _table(
+        "prefill of one prompt, ms", ("",), ("tokens", "steps", "time", "quartile", "quartile", "GPU", "tokens/s")
+    )
+    for mode in modes.values():
+        for row in mode["prefill"]:
+            if row["step_ms"] is None:
+                table.add_row(mode["title"], str(row["tokens"]), "", f"not measured: {row['reason']}")
+                continue
+            speed = f"{row['tokens'] / row['step_ms'] * 1000:,.0f}"
+            cells = [_ms(row["step_ms"]), _quartiles(row), _ms(row.get("gpu_ms")), speed]
+            table.add_row(mode["title"], str(row["tokens"]), str(row["chunks"]), *cells)
+    return table
+
+
+def _starts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    names = ("start_s", "imports_s", "load_s", "compile_s", "capture_s", "kernels_s")
+    table = _table(
+        "start, s", ("", "runs"), ("start", "imports", "load", "compile", "capture", "kernels", "cache", "graphs GiB")
+    )
+    for mode in modes.values():
+        start = mode.get("start") or {}
+        runs = what_runs(mode["resolved"]) if start else f"{mode['status']}: {mode['reason']}"
+        seconds = ["" if start.get(name) is None else f"{start[name]:.1f}" for name in names]
+        memory = start.get("graph_memory_gib")
+        table.add_row(
+            mode["title"], runs, *seconds, start.get("cache") or "", "" if memory is None else f"{memory:.2f}"
+        )
+    return table
+
+
+def _missing(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Why rows that have a time lack what a trace tells, each reason once."""
+    rows = [row for mode in modes.values() for row in mode["decode"] if row["step_ms"] is not None and row["reason"]]
+    return [f"no GPU time and launches: {reason}" for reason in dict.fromkeys(row["reason"] for row in rows)]
+
+
+def _claims(claims: Sequence[Mapping[str, str]]) -> str:
+    return "\n".join(f"claim: {item['claim']}\n  here: {item['measured']}" for item in claims)
+
+
+def _quartiles(row: Mapping[str, Any]) -> str:
+    return f"{_ms(row['step_low_ms'])}-{_ms(row['step_high_ms'])}"
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else ms(value).removesuffix(" ms")
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    return _ms(value) if name.endswith("_ms") else f"{value:,.0f}"

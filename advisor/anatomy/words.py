@@ -1,0 +1,186 @@
+"""What the figures of an anatomy say, in sentences. Pure: the document's own parts in, lines out.
+
+Every sentence states the figures that it follows from, and one that nothing was measured for is not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from advisor.anatomy.modes import TITLES
+
+PAYS = 0.05  # of a step without graphs: where the host takes less of it, graphs have nothing to give
+_GRAPHED = ("full", "piecewise", "both")
+
+
+def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """`modes`: name -> what was measured (document.py). The order is that of the questions in docs/anatomy.md."""
+    steps = {name: by_batch(mode) for name, mode in modes.items()}
+    return [
+        *no_graphs(modes),
+        *whole(steps),
+        *dominant(steps),
+        *piecewise(steps),
+        *paying(steps),
+        *above_floor(steps),
+        *starts(modes),
+    ]
+
+
+def by_batch(mode: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Batch size -> row, of those that have a time."""
+    return {row["batch"]: row for row in mode.get("decode", ()) if row["step_ms"] is not None}
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def no_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """That this build has no graphs, if every mode that asked for some came to the same as one without."""
+    asked = [modes[name] for name in _GRAPHED if name in modes]
+    if not asked or not all((mode.get("resolved") or {}).get("cudagraph_mode") in (None, "NONE") for mode in asked):
+        return []
+    return ["no CUDA graphs here: this vLLM resolves every graph mode to none, so only compilation can be compared"]
+
+
+def whole(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
+    """What the best of the measured optimisations saves of a step without any, at the smallest and the largest batch."""
+    said = []
+    for batch in ends(steps.get("none", {})):
+        plain = steps["none"][batch]["step_ms"]
+        others = {name: rows[batch]["step_ms"] for name, rows in steps.items() if name != "none" and batch in rows}
+        if others:
+            best = min(others, key=lambda name: others[name])
+            said.append(
+                f"batch {batch}: a step takes {ms(plain)} without any optimisation, {ms(others[best])} with "
+                f"'{TITLES[best]}' ({change(others[best] / plain)})"
+            )
+    return said
+
+
+def dominant(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
+    """What takes most of a step, of the plainest mode and of the fullest one."""
+    said = []
+    for name in [name for name in ("none", "both") if name in steps] or list(steps)[:1]:
+        for batch in ends(steps[name]):
+            if told := parts(steps[name][batch]):
+                most = max(told, key=lambda part: told[part])
+                share = ", ".join(f"{part} {ms(value)}" for part, value in told.items())
+                said.append(f"{TITLES[name]}, batch {batch}: {most} dominates ({share})")
+    return said
+
+
+def piecewise(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
+    """Share of the full graphs' gain over compilation alone that piecewise graphs give."""
+    shares = piecewise_shares(steps)
+    if not shares:
+        return []
+    told = ", ".join(f"batch {batch}: {share:.0%}" for batch, share in sorted(shares.items()))
+    return [f"piecewise graphs give this share of what full graphs gain over compilation alone: {told}"]
+
+
+def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
+    """From which batch size on the host takes less than PAYS of a step without graphs."""
+    name = next((name for name in ("compile", "none") if host_shares(steps.get(name, {}))), None)
+    if name is None:
+        return []
+    shares = host_shares(steps[name])
+    end = stop_paying(shares)
+    largest = max(shares)
+    if end is None:
+        return [
+            f"graphs still pay at batch {largest}: without them ('{TITLES[name]}') the GPU has nothing to do for "
+            f"{shares[largest]:.0%} of the step"
+        ]
+    return [
+        f"graphs stop paying at batch {end}: without them ('{TITLES[name]}') the GPU has nothing to do for "
+        f"{shares[end]:.0%} of the step there, less than {PAYS:.0%}"
+    ]
+
+
+def above_floor(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
+    """How far the best step is from what reading weights and KV cache would take."""
+    said = []
+    batches = sorted({batch for rows in steps.values() for batch in rows})
+    for batch in ends(batches):
+        found = {name: rows[batch] for name, rows in steps.items() if batch in rows and rows[batch].get("floor_ms")}
+        if found:
+            best = min(found, key=lambda name: found[name]["step_ms"])
+            step, floor = found[best]["step_ms"], found[best]["floor_ms"]
+            said.append(
+                f"batch {batch}: the best step ('{TITLES[best]}', {ms(step)}) takes {step / floor:.1f} times the floor of "
+                f"{ms(floor)}, which reading the weights and the KV cache takes"
+            )
+    return said
+
+
+def starts(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What each mode's start costs beside the plainest one's."""
+    plain = (modes.get("none", {}).get("start") or {}).get("start_s")
+    said = []
+    for name, mode in modes.items():
+        start = mode.get("start") or {}
+        if name == "none" or not plain or not start.get("start_s"):
+            continue
+        memory = start.get("graph_memory_gib")
+        graphs = f", graphs take {memory:.2f} GiB" if memory is not None else ""
+        cache = f" ({start['cache']} compile cache)" if start.get("cache") else ""
+        said.append(
+            f"{TITLES[name]}: starts in {start['start_s']:.0f} s{cache} where no optimisation takes {plain:.0f} s{graphs}"
+        )
+    return said
+
+
+# ---------------------------------------------------------------- figures
+
+
+def parts(row: Mapping[str, Any]) -> dict[str, float]:
+    """A step's milliseconds: reading at the measured bandwidth, other work of the GPU, and the time it had none."""
+    if row.get("gpu_ms") is None:
+        return {}
+    reading = min(row.get("floor_ms") or 0.0, row["gpu_ms"])
+    return {
+        "reading weights and KV cache": reading,
+        "other GPU work": row["gpu_ms"] - reading,
+        "the host": row["host_ms"],
+    }
+
+
+def host_shares(rows: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:
+    return {batch: row["host_ms"] / row["step_ms"] for batch, row in rows.items() if row.get("host_ms") is not None}
+
+
+def stop_paying(shares: Mapping[int, float]) -> int | None:
+    """The smallest batch from which on all measured ones have a share under PAYS; None where the largest has not."""
+    end = None
+    for batch in sorted(shares, reverse=True):
+        if shares[batch] >= PAYS:
+            break
+        end = batch
+    return end
+
+
+def piecewise_shares(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> dict[int, float]:
+    """Batch -> share; only where full graphs save at least PAYS of the step: a share of nothing says nothing."""
+    shares = {}
+    for batch, row in steps.get("compile", {}).items():
+        some, most = (steps.get(name, {}).get(batch) for name in ("piecewise", "both"))
+        if some and most and (gain := row["step_ms"] - most["step_ms"]) >= PAYS * row["step_ms"]:
+            shares[batch] = (row["step_ms"] - some["step_ms"]) / gain
+    return shares
+
+
+def ends(batches: Mapping[int, Any] | Sequence[int]) -> list[int]:
+    """The smallest and the largest."""
+    found = sorted(batches)
+    return list(dict.fromkeys([found[0], found[-1]])) if found else []
+
+
+def ms(value: float) -> str:
+    """`1.66 ms`, `0.071 ms`, `18.5 ms`."""
+    return f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def change(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:+.0f}%"

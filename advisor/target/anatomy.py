@@ -1,0 +1,634 @@
+"""One vLLM engine in this process, whose decode steps and prefills are timed and traced. Runs in the target interpreter.
+
+JSON lines, standard input to standard output, until the input ends; every answer has `ok`, and `error` where that is false:
+    {"do": "start", "argv": [what follows `vllm serve`]}                 the engine, its start, what it holds; first of all
+    {"do": "decode", "batch", "context", "warmup", "steps", "serial"}    wall time of decode steps, nothing else watching
+    {"do": "prefill", "tokens", "repeats"}                               wall time of one prompt of so many tokens
+    {"do": "trace", "batch", "context", "warmup", "steps"}               decode steps again, under torch.profiler
+    {"do": "trace_prefill", "tokens", "repeats"}
+    {"do": "copy"}                                                       bandwidth of a large copy on this device
+    {"do": "launch"}                                                     what launching one kernel costs the host
+Traces come after all timings: CUPTI, once it is there, stays and slows the host.
+
+A step is one of the engine core's own: schedule, execute, sample, take the tokens back. That is what the engine process of
+`vllm serve` does over and over; the API server's work is in another process there and not in these figures. With asynchronous
+scheduling (the default on CUDA) the core prepares a step while the GPU runs the one before, so that a step takes as long as
+the longer of the two. `serial_ms` is the same loop with the GPU drained after every step, so that neither hides behind the other,
+and `host_work_ms` the part of it before the wait: what the host has to do for a step, measured and not subtracted.
+
+The core is in this process (VLLM_ENABLE_V1_MULTIPROCESSING=0, set by whoever starts this), so that the profiler sees it.
+Written against vLLM 0.26.0 (CUDA) and 0.32.0 (CPU): LLMEngine.engine_core (InprocClient.get_output, .engine_core),
+EngineCore.scheduler and batch_queue, KVCacheConfig.kv_cache_groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import inspect
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+
+BEGUN = time.perf_counter()
+
+GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+HOST_CALLS = ("cuda_runtime", "cuda_driver")
+LAUNCH = re.compile(r"^(cuda|cu)Launch\w*Kernel")
+GRAPH_LAUNCH = re.compile(r"^(cuda|cu)GraphLaunch")
+PACKED = re.compile(r"qweight|weight_packed")  # of 4-bit layouts: eight values in 32 bits
+COPY_BYTES = 1 << 30
+CPU_COPY_BYTES = 1 << 28  # far beyond any cache, and small enough for a small machine
+STEP_LIMIT = 100_000  # of steps until a batch decodes: a bound for what should never hang
+
+
+class Refusal(Exception):
+    """The request is sound and cannot be answered on this machine or with this engine."""
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    end_with_starter()
+    forget_own_folder()
+    requests, answers = open_channel()
+    anatomy = Anatomy()
+    for line in requests:
+        answers.write(json.dumps(answer(anatomy, json.loads(line))) + "\n")
+        answers.flush()
+
+
+def answer(anatomy: Anatomy, request: dict) -> dict:
+    """One answer; never raises an Exception."""
+    try:
+        words = {name: value for name, value in request.items() if name != "do"}
+        return {"ok": True, **getattr(anatomy, f"do_{request['do']}")(**words)}
+    except SystemExit:
+        return {"ok": False, "error_type": "ArgumentError", "error": "vLLM refuses the arguments, as its log says"}
+    except Exception as error:
+        traceback.print_exc()
+        text = " ".join(str(error).split()) or repr(error)
+        return {"ok": False, "error_type": type(error).__name__, "error": text[:2000]}
+
+
+def end_with_starter() -> None:
+    """Linux kills this process when the one that started it dies: in the middle of a step it does not read its input."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
+def forget_own_folder() -> None:
+    """Python puts the script's folder first on the path, where its neighbours could hide installed modules."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]
+
+
+def open_channel():
+    """The protocol's own streams: vLLM logs to descriptor 1 and its children inherit both, so 0 and 1 move."""
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+# ---------------------------------------------------------------- requests
+
+
+class Anatomy:
+    """The engine, once started, and the requests about it."""
+
+    def __init__(self):
+        self.engine = None
+
+    def do_start(self, argv: list) -> dict:
+        """Seconds count from the start of this process. Raises Refusal for an engine of several processes."""
+        config = engine_config([str(word) for word in argv])
+        if config.parallel_config.world_size > 1:
+            raise Refusal("one GPU is looked at: without tensor or pipeline parallelism")
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        text_config, imported = config.model_config.hf_text_config, time.perf_counter()
+        before = watched_loading(text_config)
+        self.engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.OPENAI_API_SERVER)
+        ready = time.perf_counter()
+        if not hasattr(self.engine.engine_core, "engine_core"):
+            raise Refusal("the engine core runs in another process: VLLM_ENABLE_V1_MULTIPROCESSING is not 0 there")
+        self.core, self.cuda = self.engine.engine_core.engine_core, cuda()
+        self.vocabulary = config.model_config.get_vocab_size()
+        return {
+            "imports_s": round(imported - BEGUN, 2),  # configuration included
+            "engine_s": round(ready - imported, 2),
+            "start_s": round(ready - BEGUN, 2),
+            "pipelined": getattr(self.core, "batch_queue", None) is not None,
+            "kv_tokens": kv_tokens(config.cache_config),
+            "threads": importlib.import_module("torch").get_num_threads(),
+            **described(config),
+            "weights": held_weights(before, weights(self.model(), text_config)),
+            "kv": kv_groups(self.core.scheduler.kv_cache_config.kv_cache_groups),
+        }
+
+    def model(self):
+        return self.core.model_executor.driver_worker.get_model()
+
+    def do_decode(self, batch: int, context: int, warmup: int, steps: int, serial: int) -> dict:
+        """Quartiles of `steps` steps; the middle one of them has `context` tokens a request, on average."""
+        with Batch(self, batch, context - warmup - steps // 2, warmup + steps + serial) as running:
+            running.steps(warmup)
+            first = running.mean_tokens()
+            times = running.steps(steps)
+            middle = (first + running.mean_tokens()) / 2
+            slow, work = running.drained(serial) if self.cuda and serial else ([], [])
+        return {
+            "batch": batch,
+            "context_tokens": round(middle, 1),
+            "steps": steps,
+            "step_ms": quartiles(times),
+            "serial_ms": quartiles(slow) if slow else None,
+            "host_work_ms": quartiles(work) if work and getattr(self.core, "batch_queue", None) is not None else None,
+        }
+
+    def do_prefill(self, tokens: int, repeats: int) -> dict:
+        """Each prompt is another one, so that nothing of it is cached. The first one is not counted."""
+        self.prefill(tokens)
+        found = [self.prefill(tokens) for _ in range(repeats)]
+        return {"tokens": tokens, "chunks": found[0][1], "step_ms": quartiles([wall for wall, _ in found])}
+
+    def do_trace(self, batch: int, context: int, warmup: int, steps: int) -> dict:
+        with Batch(self, batch, context - warmup - steps // 2, warmup + steps) as running:
+            running.steps(warmup)
+            events, wall = self.traced(lambda: running.steps(steps))
+        return {"batch": batch, "steps": steps, **trace_figures(events, steps, wall)}
+
+    def do_trace_prefill(self, tokens: int, repeats: int) -> dict:
+        self.prefill(tokens)
+        events, wall = self.traced(lambda: [self.prefill(tokens) for _ in range(repeats)])
+        return {"tokens": tokens, "repeats": repeats, **trace_figures(events, repeats, wall)}
+
+    def do_copy(self) -> dict:
+        return gpu_copy() if self.cuda else cpu_copy()
+
+    def do_launch(self) -> dict:
+        if not self.cuda:
+            raise Refusal("nothing is launched on a processor")
+        return launch_costs()
+
+    def drain(self) -> None:
+        importlib.import_module("torch").cuda.synchronize()
+
+    def prefill(self, tokens: int) -> tuple:
+        """(seconds from the first step to the first token of a prompt, steps that took)."""
+        settle(self.core, self.engine)
+        names = self.add(1, tokens, 1, seed=None)
+        begun, count = time.perf_counter(), 0
+        while count < STEP_LIMIT:
+            outputs = self.engine.engine_core.get_output()
+            count += 1
+            if any(item.new_token_ids for item in outputs.outputs):
+                took = time.perf_counter() - begun
+                self.forget(names)
+                return took, count - bool(getattr(self.core, "batch_queue", None) is not None)
+        raise RuntimeError("the prompt was never done")
+
+    def add(self, count: int, tokens: int, new_tokens: int, seed: int | None) -> list:
+        """Add requests; the names that the engine gave them. With a seed the n-th prompt is always the same."""
+        from vllm import SamplingParams
+
+        params = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=new_tokens, detokenize=False)
+        names = []
+        for index in range(count):
+            draw = random.Random(None if seed is None else seed * 100_003 + index)
+            prompt = {"prompt_token_ids": [draw.randrange(10, self.vocabulary - 1) for _ in range(tokens)]}
+            name = f"{time.perf_counter_ns()}-{index}"
+            names.append(self.engine.add_request(name, prompt, params) or name)
+        return names
+
+    def forget(self, names: list) -> None:
+        """Take requests out of the engine, whether they have ended or not, and let it notice."""
+        accepted = inspect.signature(self.engine.abort_request).parameters
+        self.engine.abort_request(names, **({"internal": True} if "internal" in accepted else {}))
+        settle(self.core, self.engine)
+
+    def traced(self, work) -> tuple:
+        """(events of a trace of `work`, its wall seconds). On CUDA only what CUPTI sees, which costs the host less."""
+        from torch.profiler import ProfilerActivity, profile
+
+        # As torch itself sets them where it knows of graphs: CUPTI must not be taken down and set up again.
+        os.environ.update(TEARDOWN_CUPTI="0", DISABLE_CUPTI_LAZY_REINIT="1")
+        with profile(activities=[ProfilerActivity.CUDA if self.cuda else ProfilerActivity.CPU]) as profiler:
+            begun = time.perf_counter()
+            work()
+            if self.cuda:
+                self.drain()
+            wall = time.perf_counter() - begun
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            profiler.export_chrome_trace(path)
+            with open(path) as file:
+                return json.load(file)["traceEvents"], wall
+
+
+class Batch:
+    """So many requests that all decode, one token each a step, for the length of the block."""
+
+    def __init__(self, anatomy: Anatomy, size: int, prompt: int, steps: int):
+        self.anatomy, self.size, self.prompt = anatomy, size, max(1, prompt)
+        self.produced: dict = {}
+        # Those that are prefilled first decode meanwhile: so many steps may pass before the last one begins.
+        self.budget = steps + 2 + self.size * self.prompt // 16
+        limit = anatomy.engine.vllm_config.model_config.max_model_len
+        self.budget = min(self.budget, limit - self.prompt - 1)
+        if self.budget < steps + 2:
+            raise Refusal(f"{self.prompt + steps} tokens a request are more than the model length of {limit}")
+        held, needed = kv_tokens(anatomy.engine.vllm_config.cache_config), size * (self.prompt + steps + 2)
+        if held and needed > held:
+            raise Refusal(f"the KV cache holds {held:,} tokens, {needed:,} are needed")
+
+    def __enter__(self) -> Batch:
+        settle(self.anatomy.core, self.anatomy.engine)
+        self.names = self.anatomy.add(self.size, self.prompt, self.budget, seed=1)
+        for _ in range(STEP_LIMIT):
+            self._count(self.anatomy.engine.engine_core.get_output())
+            if len(self.produced) == self.size:
+                return self
+        raise RuntimeError("the batch never came to decode")
+
+    def __exit__(self, *_: object) -> None:
+        self.anatomy.forget(self.names)
+
+    def steps(self, count: int) -> list:
+        """Seconds from the end of one step to the end of the next. Raises Refusal where one was no decode step of all.
+
+        What a step returned is looked at when all are done: looking takes time, which the GPU would use to catch up.
+        """
+        step, returned, ends = self.anatomy.engine.engine_core.get_output, [], [time.perf_counter()]
+        for _ in range(count):
+            returned.append(step())
+            ends.append(time.perf_counter())
+        self._check(returned)
+        return [end - begun for begun, end in itertools.pairwise(ends)]
+
+    def drained(self, count: int) -> tuple:
+        """(seconds of each step with the GPU drained after it, seconds of these in which the host had work to do).
+
+        The result that such a step takes back is one that the GPU has finished: a pipelined core waits for nothing in it.
+        """
+        step, drain, returned, whole, work = self.anatomy.engine.engine_core.get_output, self.anatomy.drain, [], [], []
+        drain()
+        for _ in range(count):
+            begun = time.perf_counter()
+            returned.append(step())
+            worked = time.perf_counter()
+            drain()
+            whole.append(time.perf_counter() - begun)
+            work.append(worked - begun)
+        self._check(returned)
+        return whole, work
+
+    def _check(self, returned: list) -> None:
+        tokens = [self._count(outputs) for outputs in returned]
+        if any(number != self.size for number in tokens):
+            odd = next(number for number in tokens if number != self.size)
+            raise Refusal(f"a step gave {odd} tokens where {self.size} requests decode")
+
+    def mean_tokens(self) -> float:
+        """Tokens a request in the KV cache, on average."""
+        return self.prompt + sum(self.produced.values()) / self.size
+
+    def _count(self, outputs) -> int:
+        """Tokens that a step returned, counted for their requests."""
+        for item in outputs.outputs:
+            self.produced[item.request_id] = self.produced.get(item.request_id, 0) + len(item.new_token_ids)
+        return sum(len(item.new_token_ids) for item in outputs.outputs)
+
+
+def settle(core, engine) -> None:
+    """Step until nothing is left, what an asynchronous scheduler has in flight included."""
+    for _ in range(64):
+        if not core.scheduler.has_requests() and not getattr(core, "batch_queue", None):
+            return
+        engine.engine_core.get_output()
+
+
+# ---------------------------------------------------------------- engine
+
+
+def engine_config(argv: list):
+    """The VllmConfig that `vllm serve ARGV` would build, by the release's own parser and checks."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.cli.serve import cmd_init
+    from vllm.usage.usage_lib import UsageContext
+
+    parser = first_attribute("FlexibleArgumentParser", "vllm.utils.argparse_utils", "vllm.utils")()
+    command = cmd_init()[0]
+    command.subparser_init(parser.add_subparsers(required=False, dest="subparser"))
+    args = parser.parse_args(["serve", *argv])
+    command.validate(args)
+    args.model = getattr(args, "model_tag", None) or args.model
+    return AsyncEngineArgs.from_cli_args(args).create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
+
+
+def first_attribute(name: str, *modules: str):
+    """`name` from the first of `modules` that has it: vLLM has moved its helpers about."""
+    for module in modules:
+        with contextlib.suppress(ImportError, AttributeError):
+            return getattr(importlib.import_module(module), name)
+    raise ImportError(f"this vLLM has no {name} in any of {', '.join(modules)}")
+
+
+def cuda() -> bool:
+    return importlib.import_module("torch").cuda.is_available()
+
+
+def described(config) -> dict:
+    """What runs, after everything that the start has changed about it."""
+    compilation = config.compilation_config
+    mode, graphs = getattr(compilation, "mode", None), getattr(compilation, "cudagraph_mode", None)
+    return {
+        "compilation_mode": getattr(mode, "name", mode),
+        "cudagraph_mode": getattr(graphs, "name", graphs),
+        "capture_sizes": sorted(getattr(compilation, "cudagraph_capture_sizes", None) or ()),
+        "max_num_seqs": config.scheduler_config.max_num_seqs,
+        "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
+        "max_model_len": config.model_config.max_model_len,
+        "dtype": str(config.model_config.dtype).removeprefix("torch."),
+        "kv_cache_dtype": str(config.cache_config.cache_dtype),
+        "prefix_caching": bool(config.cache_config.enable_prefix_caching),
+    }
+
+
+def kv_tokens(cache) -> int | None:
+    blocks, size = getattr(cache, "num_gpu_blocks", None), getattr(cache, "block_size", None)
+    return blocks * size if blocks and size else None
+
+
+def watched_loading(config) -> list:
+    """A list that gets the weights as they were loaded, before layers put them into the form that their kernels read."""
+    found: list = []
+    with contextlib.suppress(ImportError, AttributeError):
+        loader = importlib.import_module("vllm.model_executor.model_loader.base_loader")
+        process = loader.process_weights_after_loading
+
+        def watched(model, *args, **kwargs):
+            found.append(weights(model, config))
+            return process(model, *args, **kwargs)
+
+        loader.process_weights_after_loading = watched
+    return found
+
+
+def held_weights(before: list, after: dict) -> dict:
+    """`after` loading, unless parameters are gone then: the CPU build keeps packed ones of the same size out of sight."""
+    return before[0] if before and after["parameters"] < 0.9 * before[0]["parameters"] else after
+
+
+def weights(model, config) -> dict:
+    """Bytes of the loaded weights, by how a decode step reads them.
+
+    `dense`: all of it, every step. `embedding`: a row for each token, unless the output layer shares it. `experts`: those
+    of the experts that the batch's tokens are sent to.
+    """
+    seen: dict = {}
+    experts = 0
+    modules = dict(model.named_modules())
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = modules[name.rpartition(".")[0]]
+        kind = weight_kind(name, type(owner).__name__, hasattr(owner, "w13_weight") or hasattr(owner, "w13_qweight"))
+        if kind == "experts" and ("w13_weight" in name or "w13_qweight" in name):
+            experts = max(experts, parameter.shape[0])
+        key = parameter.data_ptr() or id(parameter)
+        packed = 8 if PACKED.search(name) and parameter.element_size() == 4 and not parameter.is_floating_point() else 1
+        found = seen.setdefault(
+            key, [kind, parameter.numel() * parameter.element_size(), parameter.numel() * packed, packed]
+        )
+        if kind == "dense":  # an output layer that shares the embedding is read whole
+            found[0] = kind
+    kinds = ("dense", "embedding", "experts")
+    sums = {kind: sum(size for known, size, *_ in seen.values() if known == kind) for kind in kinds}
+    top_k = next((getattr(config, name) for name in ("num_experts_per_tok", "moe_topk", "top_k_experts")
+                  if isinstance(getattr(config, name, None), int)), None)  # fmt: skip
+    return {
+        **{f"{kind}_bytes": size for kind, size in sums.items()},
+        "experts": experts,
+        "experts_per_token": top_k if experts else None,
+        "parameters": sum(count for _, _, count, _ in seen.values()),
+        "weight_bits": 4 if any(packed > 1 for *_, packed in seen.values()) else None,
+    }
+
+
+def weight_kind(name: str, owner: str, is_experts: bool) -> str:
+    """`dense`, `embedding` or `experts` for a parameter of a module of the class `owner`."""
+    if is_experts:
+        return "experts"
+    is_output = owner == "ParallelLMHead" or "lm_head" in name
+    return "embedding" if "Embedding" in owner and not is_output else "dense"
+
+
+def kv_groups(groups) -> list:
+    """Layers that keep the same for a token: how many, bytes a token in one, and the window that a step looks back."""
+    found = []
+    for group in groups:
+        spec = group.kv_cache_spec
+        inner = getattr(spec, "kv_cache_specs", None)  # layers of different sizes in one group
+        for one, layers in [(spec, len(group.layer_names))] if not inner else [(item, 1) for item in inner.values()]:
+            page = getattr(one, "real_page_size_bytes", None) or one.page_size_bytes
+            state = "Mamba" in type(one).__name__
+            found.append({
+                "layers": layers,
+                "kind": type(one).__name__,
+                "bytes_per_token": 0 if state else page / one.block_size,
+                "window": getattr(one, "sliding_window", None) or getattr(one, "attention_chunk_size", None),
+                "state_bytes": page if state else 0,
+            })  # fmt: skip
+    return found
+
+
+# ---------------------------------------------------------------- machine
+
+
+def gpu_copy(repeats: int = 20) -> dict:
+    """A copy of 1 GiB within the GPU's memory: bytes read and bytes written both count."""
+    import torch
+
+    torch.cuda.empty_cache()
+    size = COPY_BYTES
+    source = torch.empty(size, dtype=torch.uint8, device="cuda").fill_(1)
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(repeats + 3):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        target.copy_(source)
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / 1000)
+    return copy_figures(times[3:], size)
+
+
+def cpu_copy(repeats: int = 9) -> dict:
+    import torch
+
+    source = torch.ones(CPU_COPY_BYTES, dtype=torch.uint8)
+    target = torch.zeros_like(source)
+    times = []
+    for _ in range(repeats + 2):
+        begun = time.perf_counter()
+        target.copy_(source)
+        times.append(time.perf_counter() - begun)
+    return copy_figures(times[2:], CPU_COPY_BYTES)
+
+
+def copy_figures(times: list, size: int) -> dict:
+    """10**9 bytes a second, read and written together, of the median copy."""
+    quarter, median, most = quantiles(times)
+    return {
+        "gb_s": round(2 * size / median / 1e9, 1),
+        "low_gb_s": round(2 * size / most / 1e9, 1),
+        "high_gb_s": round(2 * size / quarter / 1e9, 1),
+        "copied_bytes": size,
+        "counted_bytes": 2 * size,
+        "repeats": len(times),
+    }
+
+
+def launch_costs(launches: int = 2000, repeats: int = 7) -> dict:
+    """Microseconds of the host for one kernel, launched one after the other without waiting for any.
+
+    `bare_us`: a kernel of PyTorch's own without arguments to prepare; `op_us`: an addition to one element, through
+    PyTorch's dispatcher, which a model without compilation pays for every operation.
+    """
+    import torch
+
+    one = torch.zeros(1, device="cuda")
+
+    def cost(work) -> float:
+        found = []
+        for _ in range(repeats):
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            for _ in range(launches):
+                work()
+            found.append((time.perf_counter() - begun) / launches)
+        torch.cuda.synchronize()
+        return round(statistics.median(found) * 1e6, 2)
+
+    gc.collect()
+    return {"bare_us": cost(lambda: torch.cuda._sleep(1)), "op_us": cost(lambda: one.add_(1.0)), "launches": launches}
+
+
+# ---------------------------------------------------------------- figures
+
+
+def quantiles(values: list) -> list:
+    """Lower quartile, median, upper quartile."""
+    if len(values) < 2:
+        return [values[0]] * 3
+    return statistics.quantiles(values, n=4, method="inclusive")
+
+
+def quartiles(times: list) -> dict:
+    """Seconds as milliseconds: median and quartiles."""
+    low, median, high = (round(value * 1000, 4) for value in quantiles(times))
+    return {"median": median, "low": low, "high": high}
+
+
+def union_us(intervals: list) -> float:
+    """Length of what (begin, duration) pairs cover together: work that overlaps on two streams counts once."""
+    covered, reach = 0.0, float("-inf")
+    for begin, length in sorted(intervals):
+        end = begin + length
+        if end > reach:
+            covered += end - max(begin, reach)
+            reach = end
+    return covered
+
+
+def trace_figures(events: list, steps: int, wall_s: float) -> dict:
+    """Figures a step of a trace of `steps` steps, in the form that torch.profiler exports (microseconds)."""
+    whole = [event for event in events if event.get("ph") == "X"]
+    on_gpu = [event for event in whole if event.get("cat") in GPU_WORK]
+    calls = [event for event in whole if event.get("cat") in HOST_CALLS]
+    figures = {"traced_ms": round(wall_s * 1000 / steps, 4)}
+    if on_gpu or calls:
+        return {**figures, **gpu_figures(on_gpu, calls, steps)}
+    return {**figures, **cpu_figures([event for event in whole if event.get("cat") == "cpu_op"], steps)}
+
+
+def gpu_figures(on_gpu: list, calls: list, steps: int) -> dict:
+    """`gpu_ms`: time with at least one kernel, copy or fill on the GPU. `launches`: calls of the host, a graph is one."""
+    kernels = [event for event in on_gpu if event["cat"] == "kernel"]
+    single = outermost([event for event in calls if LAUNCH.match(event["name"])])
+    graphs = outermost([event for event in calls if GRAPH_LAUNCH.match(event["name"])])
+    lost = graphs and not kernels
+    return {
+        "gpu_ms": None if lost else round(union_us(spans(on_gpu)) / 1000 / steps, 4),
+        "gpu_reason": "the profiler saw graphs launched and none of their kernels" if lost else None,
+        "kernels": None if lost else round(len(kernels) / steps, 1),
+        "launches": round((len(single) + len(graphs)) / steps, 1),
+        "graph_launches": round(len(graphs) / steps, 1),
+        "copies": round((len(on_gpu) - len(kernels)) / steps, 1),
+        "launch_us": median_us(single),  # under the profiler, so more than without
+        "graph_launch_us": median_us(graphs),
+        "top_kernels": top(kernels, steps),
+    }
+
+
+def cpu_figures(operators: list, steps: int) -> dict:
+    """Of a processor: PyTorch's operators, those within another one apart, and the time that any of them ran.
+
+    Compiled code is one operator there, however much it does; the profiler sees into none of it.
+    """
+    own = [event for event in operators if not event["name"].startswith(("## ", "Torch-Compiled"))]
+    return {
+        "gpu_ms": None,
+        "gpu_reason": "a processor: no kernels are launched",
+        "kernels": None,
+        "launches": None,
+        "operators": round(len(own) / steps, 1),
+        "outer_operators": round(len(outermost(own)) / steps, 1),
+        "operators_ms": round(union_us(spans(own)) / 1000 / steps, 4),
+        "top_kernels": top(outermost(own), steps),
+    }
+
+
+def spans(events: list) -> list:
+    return [(float(event["ts"]), float(event.get("dur", 0))) for event in events]
+
+
+def outermost(events: list) -> list:
+    """Without calls that lie within another one of the same thread: a runtime's launch may be told as a driver's, too."""
+    kept, reach = [], {}
+    for event in sorted(events, key=lambda one: (float(one["ts"]), -float(one.get("dur", 0)))):
+        thread, end = (event.get("pid"), event.get("tid")), float(event["ts"]) + float(event.get("dur", 0))
+        if end > reach.get(thread, float("-inf")):
+            kept.append(event)
+            reach[thread] = end
+    return kept
+
+
+def median_us(events: list) -> float | None:
+    return round(statistics.median(float(event.get("dur", 0)) for event in events), 2) if events else None
+
+
+def top(events: list, steps: int, count: int = 6) -> list:
+    """The names that took most time, milliseconds and number a step."""
+    sums: dict = {}
+    for event in events:
+        found = sums.setdefault(event["name"][:120], [0.0, 0])
+        found[0] += float(event.get("dur", 0)) / 1000 / steps
+        found[1] += 1
+    ordered = sorted(sums.items(), key=lambda item: -item[1][0])[:count]
+    return [{"name": name, "ms": round(ms, 4), "count": round(number / steps, 1)} for name, (ms, number) in ordered]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""The command without vLLM: a scripted engine, a real file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from advisor.anatomy import measure as measuring
+from advisor.anatomy import run as running
+from advisor.anatomy.modes import MODES, parse_modes
+from advisor.anatomy.table import told
+from advisor.errors import AdvisorError, InputError
+from advisor.records import EngineFacts, Facts, GpuFacts, ModelFacts
+from advisor.target_process import TargetDied
+
+RESOLVED = {"max_num_seqs": 4, "max_num_batched_tokens": 2048, "max_model_len": 4096, "tensor_parallel_size": 1}
+STARTED = {
+    "ok": True, "imports_s": 20.0, "engine_s": 30.0, "start_s": 50.0, "pipelined": True, "threads": 8,
+    "compilation_mode": "NONE", "cudagraph_mode": "FULL", "capture_sizes": [1, 2, 4], "max_num_seqs": 4,
+    "max_num_batched_tokens": 2048, "max_model_len": 4096, "dtype": "bfloat16", "kv_cache_dtype": "auto",
+    "prefix_caching": True, "kv_tokens": 100000,
+    "weights": {"dense_bytes": 2e9, "embedding_bytes": 0, "experts_bytes": 0, "experts": 0, "experts_per_token": None,
+                "parameters": 10**9, "weight_bits": None},
+    "kv": [{"layers": 10, "kind": "FullAttentionSpec", "bytes_per_token": 4096, "window": None, "state_bytes": 0}],
+}  # fmt: skip
+LOG = """INFO 11-29 10:00:25 [cuda.py:482] Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN']
+INFO 11-29 10:00:49 [gpu_model_runner.py:99] Graph capturing finished in 6 secs, took 0.98 GiB
+"""
+
+
+def facts(weights=True):
+    return Facts(
+        GpuFacts("cuda", "NVIDIA H200", "h200", 1, 139.0, driver="580"),
+        EngineFacts("/e/python", "3.12.0", "0.26.0", "2.11.0", "cuda"),
+        ModelFacts("/models/Small", "LlamaForCausalLM", "abc", 10, 64, 4, 4, 16, 1000, 4096, has_weights=weights),
+    )
+
+
+class Engine:
+    """Stands in for TargetProcess. `dies` is (mode, request) at which the engine is gone."""
+
+    dies: tuple[str, str] | None = None
+    refuses: str | None = None
+    asked: list = []  # noqa: RUF012
+
+    def __init__(self, python, script, env, log):
+        assert (script, env["VLLM_ENABLE_V1_MULTIPROCESSING"]) == ("anatomy", "0")
+        self.log, self.mode = Path(log), Path(log).stem
+
+    def __enter__(self):
+        self.log.write_text(LOG)
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def request(self, request, timeout_s):
+        what = request["do"]
+        self.asked.append((self.mode, what, request.get("batch")))
+        if self.dies == (self.mode, what):
+            raise TargetDied("anatomy.py in /e/python ended by signal -11 without an answer")
+        if self.refuses == self.mode and what == "start":
+            return {"ok": False, "error_type": "ValueError", "error": "no room in /models/Small for graphs"}
+        return getattr(self, what)(request)
+
+    def start(self, request):
+        assert request["argv"][0] == "/models/Small"
+        return STARTED
+
+    def decode(self, request):
+        step = {"none": 8.0, "compile": 6.0, "piecewise": 3.0}.get(self.mode, 2.0) + request["batch"] / 100
+        three = {"median": step, "low": step, "high": step}
+        return {"ok": True, "context_tokens": 512.0, "step_ms": three, "serial_ms": three, "host_work_ms": three,
+                "batch": request["batch"]}  # fmt: skip
+
+    def trace(self, request):
+        return {"ok": True, "gpu_ms": 1.9, "gpu_reason": None, "launches": 300, "kernels": 280, "traced_ms": 9.0}
+
+    def prefill(self, request):
+        return {"ok": True, "chunks": 1, "step_ms": {"median": 10.0, "low": 9.0, "high": 11.0}}
+
+    trace_prefill = trace
+
+    def copy(self, request):
+        return {"ok": True, "gb_s": 4000.0, "copied_bytes": 1 << 30}
+
+    def launch(self, request):
+        return {"ok": True, "bare_us": 2.0, "op_us": 5.0}
+
+
+class Resolution:
+    def __init__(self, python, model, env):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def resolve(self, arguments, env):
+        given = json.loads(arguments[arguments.index("--compilation-config") + 1]) if "--enforce-eager" not in arguments else {}
+        compilation, graphs = given.get("mode", "NONE"), given.get("cudagraph_mode", "NONE")
+        return {"ok": True, "resolved": {**RESOLVED, "compilation_mode": compilation, "cudagraph_mode": graphs}}
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch):
+    monkeypatch.setattr(Engine, "asked", [])
+    monkeypatch.setattr(Engine, "dies", None)
+    monkeypatch.setattr(Engine, "refuses", None)
+    monkeypatch.setattr(measuring, "TargetProcess", Engine)
+    monkeypatch.setattr(running, "Resolution", Resolution)
+    monkeypatch.setattr(running, "inspect_all", lambda *_: facts())
+
+
+def wish(tmp_path, **words):
+    words = {"command": "advisor anatomy --model /models/Small", "output": tmp_path / "found.json", **words}
+    return running.Wish("/models/Small", "h200", **words)
+
+
+def go(tmp_path, **words):
+    notes: list[str] = []
+    document, path = running.anatomy(wish(tmp_path, **words), notes.append)
+    assert json.loads(path.read_text()) == json.loads(json.dumps(document))
+    return document, notes
+
+
+def test_all_five_modes_with_every_figure(tmp_path):
+    document, _ = go(tmp_path)
+    assert list(document["modes"]) == [mode.name for mode in MODES]
+    for mode in document["modes"].values():
+        assert mode["status"] == "measured"
+        assert [row["batch"] for row in mode["decode"]] == [1, 2, 4]
+        for row in mode["decode"]:
+            assert not [name for name in ("step_ms", "gpu_ms", "host_ms", "launches", "floor_ms") if row[name] is None]
+    first = document["modes"]["none"]["decode"][0]
+    assert first["host_ms"] == pytest.approx(8.01 - 1.9)
+    assert first["floor_ms"] == pytest.approx((2e9 + 512 * 40960) / 4000e6, rel=1e-4)
+    start = document["modes"]["both"]["start"]
+    assert (start["start_s"], start["capture_s"], start["graph_memory_gib"]) == (50.0, 6.0, 0.98)
+    assert document["modes"]["both"]["resolved"]["attention_backends"] == ["FLASH_ATTN"]
+    assert document["bandwidth"]["gb_s"] == 4000.0
+    assert (document["gpu"]["name"], document["versions"]["vllm"], document["model"]["name"]) == (
+        "NVIDIA H200", "0.26.0", "Small"
+    )  # fmt: skip
+
+
+def test_nothing_is_traced_before_everything_is_timed(tmp_path):
+    go(tmp_path, modes=parse_modes("both"))
+    asked = [what for _, what, _ in Engine.asked]
+    assert asked[0] == "start"
+    assert asked.index("trace") > max(asked.index("launch"), asked.index("copy"), len(asked) - asked[::-1].index("decode") - 1)
+
+
+def test_the_tables_hold_steps_starts_and_words(tmp_path):
+    document, _ = go(tmp_path)
+    text = told(document)
+    for shown in (
+        "Small, NVIDIA H200", "copies 4,000 GB/s", "decode step", "no optimisation", "0.98", "prefill of one prompt",
+        "piecewise graphs give", "claim: launching a kernel", "GPU", "12,800",
+    ):  # fmt: skip
+        assert shown in text, shown
+    assert max(map(len, text.splitlines())) < 190
+
+
+def test_the_same_command_goes_on(tmp_path):
+    go(tmp_path, modes=parse_modes("none,both"), batch_sizes=(1, 2))
+    Engine.asked.clear()
+    document, notes = go(tmp_path, command="advisor anatomy again", batch_sizes=(1, 2))
+    assert {mode for mode, _, _ in Engine.asked} == {"compile", "full", "piecewise"}
+    assert "no optimisation: in" in notes[0]
+    assert document["commands"] == ["advisor anatomy --model Small", "advisor anatomy again"]
+    Engine.asked.clear()
+    go(tmp_path, modes=parse_modes("none"), batch_sizes=(1, 2, 4))  # more sizes: that mode anew
+    assert {mode for mode, _, _ in Engine.asked} == {"none"}
+
+
+def test_other_conditions_do_not_mix(tmp_path):
+    go(tmp_path, modes=parse_modes("none"))
+    with pytest.raises(InputError, match="another context: 512 there, 256 now"):
+        go(tmp_path, modes=parse_modes("none"), context=256)
+    (tmp_path / "found.json").write_text("{}")
+    with pytest.raises(InputError, match="no anatomy"):
+        go(tmp_path)
+
+
+def test_an_engine_that_does_not_start_stops_none_of_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "refuses", "full")
+    document, notes = go(tmp_path)
+    assert document["modes"]["full"]["status"] == "failed"
+    assert document["modes"]["full"]["reason"] == "ValueError: no room in Small for graphs"
+    assert document["modes"]["both"]["status"] == "measured"
+    assert any("failed: ValueError" in line for line in notes)
+    assert "failed: ValueError" in told(document)
+
+
+def test_an_engine_that_dies_under_the_profiler_leaves_its_timings(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "dies", ("both", "trace"))
+    document, _ = go(tmp_path)
+    both = document["modes"]["both"]
+    assert (both["status"], "signal -11" in both["reason"]) == ("partly", True)
+    assert [(row["step_ms"] is None, row["gpu_ms"]) for row in both["decode"]] == [(False, None)] * 3
+    assert both["decode"][0]["floor_ms"] is not None
+    Engine.asked.clear()
+    monkeypatch.setattr(Engine, "dies", None)
+    document, _ = go(tmp_path)
+    assert {mode for mode, _, _ in Engine.asked} == {"both"}
+    assert document["modes"]["both"]["status"] == "measured"
+
+
+def test_where_every_mode_fails_the_command_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "refuses", "none")
+    with pytest.raises(AdvisorError, match="no mode could be measured; the last one: ValueError"):
+        go(tmp_path, modes=parse_modes("none"))
+
+
+def test_a_model_without_weights_needs_random_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "inspect_all", lambda *_: facts(weights=False))
+    with pytest.raises(InputError, match="holds no weights"):
+        go(tmp_path)
+    document, _ = go(tmp_path, serve_args=("--load-format", "dummy"), modes=parse_modes("none"))
+    assert document["model"]["random_weights"] is True
+
+
+def test_secrets_and_paths_stay_out_of_the_file(tmp_path):
+    env = {"HF_TOKEN": "hf_abcdefgh"}
+    _, path = running.anatomy(wish(tmp_path, env=env, command="advisor anatomy --env HF_TOKEN=hf_abcdefgh"), lambda _: None)
+    assert "hf_abcdefgh" not in path.read_text()
+    assert "/models/" not in path.read_text()
+
+
+def test_rows_are_lines(tmp_path):
+    go(tmp_path, modes=parse_modes("none"))
+    lines = (tmp_path / "found.json").read_text().splitlines()
+    assert sum(line.lstrip().startswith('{"batch":') for line in lines) == 3
+    assert len(lines) < 120

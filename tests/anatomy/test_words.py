@@ -1,0 +1,164 @@
+"""Sentences and claims, from invented figures: whoever changes a figure must see the sentence change."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.anatomy import words
+from advisor.anatomy.claims import CLAIMS, claims
+from advisor.anatomy.rows import decode_row, prefill_row
+
+STEP = {
+    # mode: batch -> (step, gpu); the GPU needs 2 ms at batch 1 and 20 at 64
+    "none": {1: (10.0, 2.4), 64: (20.5, 20.4)},
+    "compile": {1: (8.0, 2.0), 64: (20.2, 20.0)},
+    "full": {1: (2.5, 2.4), 64: (20.4, 20.4)},
+    "piecewise": {1: (3.2, 2.0), 64: (20.1, 20.0)},
+    "both": {1: (2.0, 2.0), 64: (20.0, 20.0)},
+}
+
+
+def row(batch, step, gpu, launches=300):
+    timed = {
+        "ok": True,
+        "context_tokens": 512,
+        "step_ms": {"median": step, "low": step * 0.99, "high": step * 1.01},
+        "serial_ms": {"median": step + 1, "low": step, "high": step + 2},
+        "host_work_ms": {"median": 3.0, "low": 2.9, "high": 3.1},
+    }
+    traced = {"ok": True, "gpu_ms": gpu, "gpu_reason": None, "launches": launches, "kernels": 300, "traced_ms": step * 2}
+    return decode_row(batch, timed, traced, 1.5)
+
+
+def modes(steps=STEP):
+    return {
+        name: {
+            "title": name,
+            "status": "measured",
+            "resolved": {"cudagraph_mode": "NONE" if name in ("none", "compile") else "FULL"},
+            "start": {"start_s": 50.0 + 10 * len(name), "graph_memory_gib": 0.5 if name == "both" else None, "cache": "cold"},
+            "decode": [row(batch, *figures) for batch, figures in rows.items()],
+            "prefill": [],
+        }
+        for name, rows in steps.items()
+    }
+
+
+def steps_of(found):
+    return {name: words.by_batch(mode) for name, mode in found.items()}
+
+
+def test_host_time_is_what_the_gpu_had_nothing_to_do_in():
+    assert row(1, 10.0, 2.4)["host_ms"] == pytest.approx(7.6)
+    assert row(1, 2.0, 2.1)["host_ms"] == 0  # never less than nothing
+    assert (row(1, 10.0, 2.4)["launches"], row(1, 10.0, 2.4)["floor_ms"]) == (300, 1.5)
+
+
+def test_a_row_without_a_trace_says_why():
+    timed = {"ok": True, "context_tokens": 512, "step_ms": {"median": 2.0, "low": 1.9, "high": 2.1}}
+    found = decode_row(1, timed, {"ok": False, "error": "CUPTI"}, None)
+    assert (found["step_ms"], found["gpu_ms"], found["host_ms"], found["reason"]) == (2.0, None, None, "not traced: CUPTI")
+    refused = decode_row(8, {"ok": False, "error": "the KV cache holds 1"}, None, None)
+    assert (refused["step_ms"], refused["reason"]) == (None, "the KV cache holds 1")
+    assert prefill_row(128, {"ok": False, "error": "no"}, None)["reason"] == "no"
+
+
+def test_what_dominates():
+    small, large = words.dominant(steps_of({"none": modes()["none"]}))
+    assert small == (
+        "no optimisation, batch 1: the host dominates (reading weights and KV cache 1.5 ms, other GPU work 0.9 ms, the host 7.6 ms)"
+    )
+    assert large.startswith("no optimisation, batch 64: other GPU work dominates")
+
+
+def test_the_whole_gain():
+    small, large = words.whole(steps_of(modes()))
+    assert small == "batch 1: a step takes 10 ms without any optimisation, 2 ms with 'compile, full graphs' (-80%)"
+    assert large.endswith("(-2%)")
+
+
+def test_the_share_of_piecewise_graphs_is_of_the_gain_over_compilation_alone():
+    """(8 - 3.2) of (8 - 2); at batch 64 graphs save 1% of the step, of which no share is told."""
+    assert words.piecewise_shares(steps_of(modes())) == {1: pytest.approx(0.8)}
+    assert words.piecewise(steps_of(modes())) == [
+        "piecewise graphs give this share of what full graphs gain over compilation alone: batch 1: 80%"
+    ]
+
+
+def test_where_graphs_stop_paying():
+    assert words.stop_paying({1: 0.75, 8: 0.04, 16: 0.2, 64: 0.049, 128: 0.01}) == 64
+    assert words.stop_paying({1: 0.75, 64: 0.05}) is None
+    assert "graphs stop paying at batch 64" in words.paying(steps_of(modes()))[0]
+    slow = modes({"compile": {1: (8.0, 2.0), 64: (40.0, 20.0)}})
+    assert words.paying(steps_of(slow)) == [
+        "graphs still pay at batch 64: without them ('compile only') the GPU has nothing to do for 50% of the step"
+    ]
+
+
+def test_the_distance_from_the_floor_is_that_of_the_best_step():
+    small, large = words.above_floor(steps_of(modes()))
+    assert "'compile, full graphs', 2 ms) takes 1.3 times the floor of 1.5 ms" in small
+    assert large.startswith("batch 64")
+
+
+def test_what_a_start_costs():
+    said = words.starts(modes())
+    assert said[-1] == (
+        "compile, full graphs: starts in 90 s (cold compile cache) where no optimisation takes 90 s, graphs take 0.50 GiB"
+    )
+    assert len(said) == 4
+
+
+def test_a_build_without_graphs_says_so_and_makes_no_sentence_of_graphs():
+    some = {"none": modes()["none"], "compile": modes()["compile"]}
+    for mode in some.values():
+        for item in mode["decode"]:
+            item |= {"gpu_ms": None, "host_ms": None, "launches": None}
+    skipped = {"title": "x", "status": "skipped", "resolved": {"cudagraph_mode": "NONE"}, "decode": [], "prefill": []}
+    said = words.sentences({**some, "full": skipped, "both": skipped})
+    assert said[0].startswith("no CUDA graphs here")
+    assert not [line for line in said if "piecewise" in line or "pay" in line or "dominates" in line]
+    assert not words.no_graphs(modes())
+    assert not words.no_graphs(some)  # none was asked for
+
+
+# ---------------------------------------------------------------- claims
+
+
+def document(parameters=8.03e9, bits=None, launch=None, found=None):
+    return {
+        "modes": modes() if found is None else found,
+        "launch": launch,
+        "loaded": {"parameters": parameters, "weight_bits": bits},
+    }
+
+
+def answers(*args, **kwargs):
+    return dict(zip(CLAIMS, (item["measured"] for item in claims(document(*args, **kwargs))), strict=True))
+
+
+def test_each_claim_has_its_measurement_beside_it():
+    found = list(answers(launch={"bare_us": 2.5, "op_us": 5.25}).values())
+    assert found[0] == (
+        "2.5 us for a bare kernel, 5.2 us for one operation of PyTorch; 10.0 us of host work a launch in a step without "
+        "optimisation (300 launches, 3 ms; Python and PyTorch included)"
+    )
+    assert found[1] == (
+        "at batch 1 the GPU has nothing to do for this share of the step: "
+        "no optimisation 76%, compile only 75%, compile, full graphs 0%"
+    )
+    assert found[2] == "batch 1: without 10 ms, compile only 8 ms, graphs only 2.5 ms, both 2 ms (-80%)"
+    assert found[3] == "not measured here: the weights are not INT4"
+    assert found[4] == "80% to 80% (batch 1 to 1)"
+
+
+def test_a_claim_about_another_size_is_not_answered():
+    small = list(answers(parameters=0.6e9).values())
+    assert small[1] == small[2] == "not measured here: the claim is about 8B, this model has 0.6B parameters"
+    quantized = list(answers(parameters=1.5e9, bits=4).values())
+    assert quantized[3].startswith("batch 1: without 10 ms")
+    assert list(answers(parameters=8e9, bits=4).values())[3].startswith("not measured here: the claim is about 1-3B")
+
+
+def test_nothing_measured_is_said():
+    assert all("not measured" in said for said in answers(found={}).values())
