@@ -27,6 +27,20 @@ ARCHITECTURES = {
         "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
         "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True,
     },
+    # In a folder without weights GPTQ's list of modules has to stand here: otherwise vLLM reads it from the weights' types, finds
+    # none, and leaves every layer as it is (AutoGPTQConfig.maybe_update_config of 0.26).
+    "Qwen3-1.7B-GPTQ-Int4": {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144,
+        "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+        "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True,
+        "quantization_config": {
+            "quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True, "lm_head": False,
+            "modules_in_block_to_quantize": [
+                ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], ["self_attn.o_proj"],
+                ["mlp.gate_proj", "mlp.up_proj"], ["mlp.down_proj"],
+            ],
+        },
+    },
     "Qwen3-30B-A3B": {
         "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
         "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": True,
