@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 # What API server and engine import in any case, in an order that brings the large ones first. What this release has not is
-# passed over. FlashInfer's attention backend is missing on purpose: its import initialises CUDA.
+# passed over.
 ESSENTIAL = ("vllm", "torch", "vllm.entrypoints.cli.serve", "vllm.v1.engine.core", "vllm.v1.engine.async_llm")
 # The CPU worker replaces functions of torch and of vLLM, which others must not have imported by name before.
 FIRST = {"cpu": ("vllm.v1.executor.multiproc_executor", "vllm.v1.worker.cpu_worker")}
@@ -49,9 +49,14 @@ BY_PLATFORM = {
         "vllm.v1.attention.backends.flash_attn",
         "vllm.v1.attention.backends.triton_attn",
         "vllm.v1.attention.backends.flex_attention",
+        "flashinfer.sampling",
+        "vllm.v1.attention.backends.flashinfer",
     ),
     "cpu": ("vllm.v1.attention.backends.cpu_attn",),
 }
+
+
+ARCH_LIST = "FLASHINFER_CUDA_ARCH_LIST"
 
 
 class Unfit(Exception):
@@ -101,9 +106,43 @@ def import_all(architecture: str | None, left_out: list[str], is_over: Callable[
     import_some((*FIRST.get(platform, ()), *ESSENTIAL[1:]), left_out, failed, is_over)
     if failed:
         raise Unfit(f"vLLM cannot be imported: {failed[0]}")
-    import_some(COMMON, left_out, failed, is_over)
-    import_some((*BY_PLATFORM.get(platform, ()), *model_modules(architecture)), left_out, failed, is_over)
+    with flashinfer_told_the_gpu(platform):
+        import_some(COMMON, left_out, failed, is_over)
+        import_some((*BY_PLATFORM.get(platform, ()), *model_modules(architecture)), left_out, failed, is_over)
     return failed
+
+
+@contextlib.contextmanager
+def flashinfer_told_the_gpu(platform: str):
+    """FlashInfer asks CUDA for the GPU's architecture when it is imported, unless a variable names it.
+
+    vLLM's compiler imports it too. So the variable is set to what it would find, which NVML tells without CUDA, and is gone again
+    for the servers. What cannot be told so is left to FlashInfer.
+    """
+    found = capabilities_by_nvml() if platform == "cuda" and ARCH_LIST not in os.environ else []
+    if not found:
+        yield
+        return
+    os.environ[ARCH_LIST] = " ".join(found)
+    try:
+        yield
+    finally:
+        del os.environ[ARCH_LIST]
+
+
+def capabilities_by_nvml() -> list[str]:
+    """`major.minor` of the visible GPUs, each once; [] where vLLM would ask CUDA itself, or has no word for their number."""
+    from vllm.platforms import current_platform
+
+    if not type(current_platform).__name__.startswith("Nvml"):
+        return []
+    try:
+        pairs = {
+            tuple(current_platform.get_device_capability(number)) for number in range(current_platform.device_count())
+        }
+    except Exception:
+        return []
+    return [f"{major}.{minor}" for major, minor in sorted(pairs)]
 
 
 def import_some(names, left_out: list[str], failed: list[str], is_over: Callable[[], bool]) -> None:
