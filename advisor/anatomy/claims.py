@@ -49,7 +49,7 @@ def eight(document: Mapping[str, Any], steps: Steps) -> str:
 
 def int4(document: Mapping[str, Any], steps: Steps) -> str:
     if document.get("loaded", {}).get("weight_bits") != 4:
-        return "not measured here: the weights are not INT4"
+        return "does not apply: the weights are not INT4"
     return _other_size(document, "1-3B") or _graphs(steps)
 
 
@@ -81,7 +81,7 @@ def _other_size(document: Mapping[str, Any], size: str) -> str | None:
     if count and least <= count <= most:
         return None
     here = f"{count / 1e9:.2g}B parameters" if count else "a size that is not known"
-    return f"not measured here: the claim is about {size}, this model has {here}"
+    return f"does not apply: the claim is about {size}, this model has {here}"
 
 
 CLAIMS: dict[str, Callable[[Mapping[str, Any], Steps], str]] = {

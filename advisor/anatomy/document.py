@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.anatomy.claims import claims
+from advisor.anatomy.modes import TITLES
 from advisor.anatomy.words import sentences
 from advisor.errors import InputError
 from advisor.journal import write_atomically
@@ -64,6 +65,8 @@ def is_done(document: Mapping[str, Any], name: str, batches: tuple[int, ...]) ->
 
 def save(path: Path, document: dict[str, Any]) -> None:
     """With the sentences and claims that follow from what is there; rows of one line each, to be read in a diff."""
+    modes = document["modes"]
+    document["modes"] = {name: modes[name] for name in TITLES if name in modes}  # in order, whatever was measured first
     document["words"], document["claims"] = sentences(document["modes"]), claims(document)
     write_atomically(path, _text(document) + "\n")
 

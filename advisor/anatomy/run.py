@@ -66,6 +66,7 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
     )  # fmt: skip
     for item in planned:
         _one(item, measuring, wish, facts, document, path, note)
+    documents.save(path, document)  # sentences of this release, also where nothing was measured anew
     _check_any(planned, document)
     return document, path
 
@@ -93,8 +94,10 @@ def _one(
     candidate = Candidate(item.mode.settings)
     argv = serve_arguments(wish.serve_args, candidate, facts.engine.vllm_version)
     machine = {key: document[key] for key in ("bandwidth", "launch") if key in document}
+    earlier = document["modes"].get(name, {}).get("status") == documents.MEASURED  # at fewer batch sizes
     for state in measure(item.mode, argv, measuring, machine):
-        document["modes"][name] = state
+        if not earlier or state["status"] == documents.MEASURED:
+            document["modes"][name] = state
         document |= machine
         document["loaded"] = document.get("loaded") or state["loaded"]
         documents.save(path, document)

@@ -68,8 +68,7 @@ def _steps(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 _PARTS = {
     "batch": "batch", "step_ms": "step", "step_low_ms": "quartiles", "serial_ms": "drained",
     "gpu_ms": "GPU", "host_ms": "GPU idle", "host_work_ms": "host work", "launches": "launches", "kernels": "kernels",
-    "operators": "operators", "outer_operators": "outermost", "operators_ms": "in operators", "traced_ms": "traced step",
-    "floor_ms": "floor",
+    "operators": "operators", "outer_operators": "outermost", "operators_ms": "in operators", "floor_ms": "floor",
 }  # fmt: skip
 
 
@@ -89,9 +88,7 @@ def _parts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table(
-        "prefill of one prompt, ms", ("",), ("tokens", "steps", "time", "quartile", "quartile", "GPU", "tokens/s")
-    )
+    table = _table("prefill of one prompt, ms", ("",), ("tokens", "steps", "time", "quartiles", "GPU", "tokens/s"))
     for mode in modes.values():
         for row in mode["prefill"]:
             if row["step_ms"] is None:
@@ -104,13 +101,13 @@ def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _starts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Seconds and their parts; of a mode that was not started, how it ended (why is told below the tables)."""
     names = ("start_s", "imports_s", "load_s", "compile_s", "capture_s", "kernels_s")
-    table = _table(
-        "start, s", ("", "runs"), ("start", "imports", "load", "compile", "capture", "kernels", "cache", "graphs GiB")
-    )
+    parts = ("start", "imports", "load", "compile", "capture", "kernels", "compile cache", "graphs GiB")
+    table = _table("start, s", ("", "runs"), parts)
     for mode in modes.values():
         start = mode.get("start") or {}
-        runs = what_runs(mode["resolved"]) if start else f"{mode['status']}: {mode['reason']}"
+        runs = what_runs(mode["resolved"]) if start else mode["status"]
         seconds = ["" if start.get(name) is None else f"{start[name]:.1f}" for name in names]
         memory = start.get("graph_memory_gib")
         table.add_row(
@@ -120,9 +117,10 @@ def _starts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _missing(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Why rows that have a time lack what a trace tells, each reason once."""
+    """Modes that were not run or broke off, and why rows that have a time lack what a trace tells, each reason once."""
+    told = [f"{mode['title']}: {mode['status']}: {mode['reason']}" for mode in modes.values() if mode["reason"]]
     rows = [row for mode in modes.values() for row in mode["decode"] if row["step_ms"] is not None and row["reason"]]
-    return [f"no GPU time and launches: {reason}" for reason in dict.fromkeys(row["reason"] for row in rows)]
+    return told + [f"no GPU time and launches: {reason}" for reason in dict.fromkeys(row["reason"] for row in rows)]
 
 
 def _claims(claims: Sequence[Mapping[str, str]]) -> str:

@@ -23,6 +23,7 @@ def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         *dominant(steps),
         *piecewise(steps),
         *paying(steps),
+        *beyond_graphs(modes),
         *above_floor(steps),
         *starts(modes),
     ]
@@ -60,11 +61,19 @@ def whole(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
 
 
 def dominant(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
-    """What takes most of a step, of the plainest mode and of the fullest one."""
+    """What takes most of a step, of the plainest mode and of the fullest one that was measured."""
     said = []
-    for name in [name for name in ("none", "both") if name in steps] or list(steps)[:1]:
+    measured = [name for name in steps if steps[name]]
+    for name in dict.fromkeys([*measured[:1], *measured[-1:]]):
         for batch in ends(steps[name]):
-            if told := parts(steps[name][batch]):
+            row = steps[name][batch]
+            if row.get("operators_ms") is not None:
+                share = row["operators_ms"] / row["traced_ms"]
+                said.append(
+                    f"{TITLES[name]}, batch {batch}: PyTorch's operators take {share:.0%} of a traced step "
+                    f"({row['operators']:,.0f} of them), scheduling and Python the rest"
+                )
+            if told := parts(row):
                 most = max(told, key=lambda part: told[part])
                 share = ", ".join(f"{part} {ms(value)}" for part, value in told.items())
                 said.append(f"{TITLES[name]}, batch {batch}: {most} dominates ({share})")
@@ -97,6 +106,18 @@ def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
         f"graphs stop paying at batch {end}: without them ('{TITLES[name]}') the GPU has nothing to do for "
         f"{shares[end]:.0%} of the step there, less than {PAYS:.0%}"
     ]
+
+
+def beyond_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Batches that are larger than the largest captured one."""
+    said = []
+    for name in _GRAPHED:
+        sizes = (modes.get(name, {}).get("resolved") or {}).get("capture_sizes")
+        larger = [batch for batch in by_batch(modes.get(name, {})) if sizes and batch > sizes[-1]]
+        if larger:
+            told = ", ".join(map(str, sorted(larger)))
+            said.append(f"{TITLES[name]}: batch {told} ran without a graph, the largest one captured is {sizes[-1]}")
+    return said
 
 
 def above_floor(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:

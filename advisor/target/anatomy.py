@@ -167,12 +167,12 @@ class Anatomy:
         with Batch(self, batch, context - warmup - steps // 2, warmup + steps) as running:
             running.steps(warmup)
             events, wall = self.traced(lambda: running.steps(steps))
-        return {"batch": batch, "steps": steps, **trace_figures(events, steps, wall)}
+        return {"batch": batch, "steps": steps, **trace_figures(events, steps, wall, self.cuda)}
 
     def do_trace_prefill(self, tokens: int, repeats: int) -> dict:
         self.prefill(tokens)
         events, wall = self.traced(lambda: [self.prefill(tokens) for _ in range(repeats)])
-        return {"tokens": tokens, "repeats": repeats, **trace_figures(events, repeats, wall)}
+        return {"tokens": tokens, "repeats": repeats, **trace_figures(events, repeats, wall, self.cuda)}
 
     def do_copy(self) -> dict:
         return gpu_copy() if self.cuda else cpu_copy()
@@ -552,15 +552,15 @@ def union_us(intervals: list) -> float:
     return covered
 
 
-def trace_figures(events: list, steps: int, wall_s: float) -> dict:
+def trace_figures(events: list, steps: int, wall_s: float, cuda: bool) -> dict:
     """Figures a step of a trace of `steps` steps, in the form that torch.profiler exports (microseconds)."""
     whole = [event for event in events if event.get("ph") == "X"]
+    figures = {"traced_ms": round(wall_s * 1000 / steps, 4)}
+    if not cuda:
+        return {**figures, **cpu_figures([event for event in whole if event.get("cat") == "cpu_op"], steps)}
     on_gpu = [event for event in whole if event.get("cat") in GPU_WORK]
     calls = [event for event in whole if event.get("cat") in HOST_CALLS]
-    figures = {"traced_ms": round(wall_s * 1000 / steps, 4)}
-    if on_gpu or calls:
-        return {**figures, **gpu_figures(on_gpu, calls, steps)}
-    return {**figures, **cpu_figures([event for event in whole if event.get("cat") == "cpu_op"], steps)}
+    return {**figures, **gpu_figures(on_gpu, calls, steps)}
 
 
 def gpu_figures(on_gpu: list, calls: list, steps: int) -> dict:
@@ -568,13 +568,15 @@ def gpu_figures(on_gpu: list, calls: list, steps: int) -> dict:
     kernels = [event for event in on_gpu if event["cat"] == "kernel"]
     single = outermost([event for event in calls if LAUNCH.match(event["name"])])
     graphs = outermost([event for event in calls if GRAPH_LAUNCH.match(event["name"])])
-    lost = graphs and not kernels
+    lost = None
+    if not kernels:
+        lost = f"the profiler saw {'graphs launched and none of their' if graphs else 'no'} kernels: is CUPTI there, and allowed?"
     return {
         "gpu_ms": None if lost else round(union_us(spans(on_gpu)) / 1000 / steps, 4),
-        "gpu_reason": "the profiler saw graphs launched and none of their kernels" if lost else None,
+        "gpu_reason": lost,
         "kernels": None if lost else round(len(kernels) / steps, 1),
-        "launches": round((len(single) + len(graphs)) / steps, 1),
-        "graph_launches": round(len(graphs) / steps, 1),
+        "launches": round((len(single) + len(graphs)) / steps, 1) if calls else None,
+        "graph_launches": round(len(graphs) / steps, 1) if calls else None,
         "copies": round((len(on_gpu) - len(kernels)) / steps, 1),
         "launch_us": median_us(single),  # under the profiler, so more than without
         "graph_launch_us": median_us(graphs),

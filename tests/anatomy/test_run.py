@@ -178,6 +178,14 @@ def test_the_same_command_goes_on(tmp_path):
     assert {mode for mode, _, _ in Engine.asked} == {"none"}
 
 
+def test_a_run_that_fails_takes_nothing_away(tmp_path, monkeypatch):
+    go(tmp_path, modes=parse_modes("none"), batch_sizes=(1, 2))
+    monkeypatch.setattr(Engine, "dies", ("none", "prefill"))
+    document, _ = go(tmp_path, modes=parse_modes("none"), batch_sizes=(1, 2, 4))
+    assert document["modes"]["none"]["status"] == "measured"
+    assert [row["batch"] for row in document["modes"]["none"]["decode"]] == [1, 2]
+
+
 def test_other_conditions_do_not_mix(tmp_path):
     go(tmp_path, modes=parse_modes("none"))
     with pytest.raises(InputError, match="another context: 512 there, 256 now"):

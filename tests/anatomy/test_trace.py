@@ -34,7 +34,7 @@ TWO_STREAMS = [
 
 
 def test_a_step_of_two_streams():
-    found = anatomy.trace_figures(TWO_STREAMS, 2, 0.001)
+    found = anatomy.trace_figures(TWO_STREAMS, 2, 0.001, cuda=True)
     assert found["traced_ms"] == 0.5
     assert found["gpu_ms"] == pytest.approx((90 + 10) / 1000 / 2)
     assert (found["kernels"], found["copies"]) == (1.5, 0.5)
@@ -45,7 +45,7 @@ def test_a_step_of_two_streams():
 
 def test_a_graph_is_one_launch_of_many_kernels():
     kernels = [event("kernel", f"k{index}", 100 + 10 * index, 9) for index in range(20)]
-    found = anatomy.trace_figures([event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), *kernels], 1, 0.001)
+    found = anatomy.trace_figures([event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), *kernels], 1, 0.001, cuda=True)
     assert (found["launches"], found["graph_launches"], found["kernels"]) == (1, 1, 20)
     assert found["gpu_ms"] == 0.18
     assert found["graph_launch_us"] == 30
@@ -53,12 +53,15 @@ def test_a_graph_is_one_launch_of_many_kernels():
 
 def test_a_profiler_that_does_not_see_into_graphs_is_not_believed():
     found = anatomy.trace_figures(
-        [event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), event("gpu_memcpy", "Memcpy DtoH", 300, 10)], 1, 0.001
+        [event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), event("gpu_memcpy", "Memcpy DtoH", 300, 10)], 1, 0.001, cuda=True
     )
     assert found["gpu_ms"] is None
     assert found["kernels"] is None
     assert "none of their kernels" in found["gpu_reason"]
     assert found["launches"] == 1
+    nothing = anatomy.trace_figures([], 1, 0.001, cuda=True)
+    assert (nothing["gpu_ms"], nothing["launches"]) == (None, None)
+    assert "CUPTI" in nothing["gpu_reason"]
 
 
 def test_a_processor_has_operators():
@@ -68,7 +71,7 @@ def test_a_processor_has_operators():
         event("cpu_op", "aten::add", 150, 50, tid=1),
         event("user_annotation", "step", 0, 1000, tid=1),
     ]
-    found = anatomy.trace_figures(events, 1, 0.001)
+    found = anatomy.trace_figures(events, 1, 0.001, cuda=False)
     assert (found["operators"], found["outer_operators"], found["operators_ms"]) == (3, 2, 0.15)
     assert found["gpu_ms"] is None
     assert found["launches"] is None

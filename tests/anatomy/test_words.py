@@ -95,6 +95,16 @@ def test_where_graphs_stop_paying():
     ]
 
 
+def test_batches_without_a_graph_are_named():
+    found = modes()
+    assert words.beyond_graphs(found) == []
+    found["both"]["resolved"]["capture_sizes"] = [1, 2, 32]
+    found["compile"]["resolved"]["capture_sizes"] = []
+    assert words.beyond_graphs(found) == [
+        "compile, full graphs: batch 64 ran without a graph, the largest one captured is 32"
+    ]
+
+
 def test_the_distance_from_the_floor_is_that_of_the_best_step():
     small, large = words.above_floor(steps_of(modes()))
     assert "'compile, full graphs', 2 ms) takes 1.3 times the floor of 1.5 ms" in small
@@ -118,8 +128,21 @@ def test_a_build_without_graphs_says_so_and_makes_no_sentence_of_graphs():
     said = words.sentences({**some, "full": skipped, "both": skipped})
     assert said[0].startswith("no CUDA graphs here")
     assert not [line for line in said if "piecewise" in line or "pay" in line or "dominates" in line]
+
+
+def test_of_a_processor_the_share_of_operators_is_told():
+    found = {"none": modes()["none"]}
+    for mode in found.values():
+        for item in mode["decode"]:
+            item |= {"gpu_ms": None, "host_ms": None, "operators_ms": 3.0, "traced_ms": 4.0, "operators": 1380.0}
+    assert words.dominant(steps_of(found))[0] == (
+        "no optimisation, batch 1: PyTorch's operators take 75% of a traced step (1,380 of them), scheduling and Python the rest"
+    )
+
+
+def test_only_who_asks_for_graphs_is_told_that_there_are_none():
     assert not words.no_graphs(modes())
-    assert not words.no_graphs(some)  # none was asked for
+    assert not words.no_graphs({"none": modes()["none"], "compile": modes()["compile"]})
 
 
 # ---------------------------------------------------------------- claims
@@ -148,17 +171,17 @@ def test_each_claim_has_its_measurement_beside_it():
         "no optimisation 76%, compile only 75%, compile, full graphs 0%"
     )
     assert found[2] == "batch 1: without 10 ms, compile only 8 ms, graphs only 2.5 ms, both 2 ms (-80%)"
-    assert found[3] == "not measured here: the weights are not INT4"
+    assert found[3] == "does not apply: the weights are not INT4"
     assert found[4] == "80% to 80% (batch 1 to 1)"
 
 
 def test_a_claim_about_another_size_is_not_answered():
     small = list(answers(parameters=0.6e9).values())
-    assert small[1] == small[2] == "not measured here: the claim is about 8B, this model has 0.6B parameters"
+    assert small[1] == small[2] == "does not apply: the claim is about 8B, this model has 0.6B parameters"
     quantized = list(answers(parameters=1.5e9, bits=4).values())
     assert quantized[3].startswith("batch 1: without 10 ms")
-    assert list(answers(parameters=8e9, bits=4).values())[3].startswith("not measured here: the claim is about 1-3B")
+    assert list(answers(parameters=8e9, bits=4).values())[3].startswith("does not apply: the claim is about 1-3B")
 
 
 def test_nothing_measured_is_said():
-    assert all("not measured" in said for said in answers(found={}).values())
+    assert all(said.startswith(("not measured", "does not apply")) for said in answers(found={}).values())

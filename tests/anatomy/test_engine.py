@@ -1,0 +1,48 @@
+"""The command against the installed CPU build: one engine in a process of its own, and modes that come to the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.engine
+def test_a_processor_says_what_applies(engine_python, tiny_model, tmp_path):
+    output = tmp_path / "anatomy.json"
+    words = [
+        sys.executable, "-m", "advisor", "anatomy", "--model", str(tiny_model), "--gpu", "cpu", "--modes", "none,full",
+        "--batch-sizes", "1,4", "--context", "128", "--steps", "20", "--engine-python", engine_python,
+        "--env", "VLLM_CPU_KVCACHE_SPACE=1", "--serve-args", "--load-format dummy --max-model-len 512",
+        "--output", str(output),
+    ]  # fmt: skip
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=400)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(output.read_text())
+    plain, full = document["modes"]["none"], document["modes"]["full"]
+    assert (plain["status"], plain["reason"]) == ("measured", None), plain
+    assert [row["batch"] for row in plain["decode"]] == [1, 4]
+    for row in plain["decode"]:
+        assert 0 < row["step_low_ms"] <= row["step_ms"] <= row["step_high_ms"] < 5000
+        assert row["context_tokens"] == pytest.approx(128, abs=8)
+        assert (row["gpu_ms"], row["launches"], row["reason"]) == (None, None, "a processor: no kernels are launched")
+        assert row["outer_operators"] >= 2 * 4  # two layers of several operators each
+        assert row["operators"] > row["outer_operators"]
+        assert 0 < row["operators_ms"] <= row["traced_ms"]
+        assert 0 < row["floor_ms"] < row["step_ms"]
+    assert [row["tokens"] for row in plain["prefill"]] == [128]
+    assert plain["prefill"][0]["chunks"] == 1
+    # Of the model by hand: 10,240 x 128 shared embedding, two layers of attention (4 heads and 2 KV heads of 32) and MLP of 256.
+    layer = 2 * 128 * 128 + 2 * 128 * 64 + 3 * 128 * 256 + 2 * 128
+    parameters = 10240 * 128 + 2 * layer + 128
+    weights = plain["loaded"]["weights"]
+    assert plain["loaded"]["parameters"] == parameters
+    assert (weights["dense_bytes"], weights["embedding_bytes"]) == (2 * parameters, 0)
+    assert sum(item["layers"] * item["bytes_per_token"] for item in plain["loaded"]["kv"]) == 2 * 2 * 2 * 32 * 2
+    assert plain["start"]["start_s"] > plain["start"]["imports_s"] > 1
+    assert document["bandwidth"]["gb_s"] > 0.1
+    assert (full["status"], full["same_as"]) == ("skipped", "none")
+    assert "no CUDA graphs here" in ended.stdout
+    assert "vLLM runs the same as for 'no optimisation' here" in ended.stderr
