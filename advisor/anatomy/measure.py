@@ -171,7 +171,7 @@ def loaded(started: Mapping[str, Any], log_text: str) -> dict[str, Any]:
         "start": {
             "start_s": started["start_s"], "imports_s": started["imports_s"], "load_s": start.load_s,
             "compile_s": start.compile_s, "capture_s": start.capture_s, "kernels_s": start.kernels_s, "rest_s": start.rest_s,
-            "cache": start.cache, "graph_memory_gib": active.graph_memory_gib,
+            "engine_init_s": active.engine_init_s, "cache": start.cache, "graph_memory_gib": active.graph_memory_gib,
         },
         "loaded": {
             "parameters": weights["parameters"], "weight_bits": weights["weight_bits"],

@@ -7,10 +7,11 @@ from typing import Any
 
 # Times are milliseconds a step. A figure that could not be had is None, and `reason` says why.
 DECODE = (
-    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "gpu_ms", "host_ms", "host_work_ms", "serial_ms",
+    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "steady", "gpu_ms", "host_ms", "host_work_ms", "serial_ms",
     "launches", "graph_launches", "kernels", "floor_ms", "traced_ms", "launch_us", "graph_launch_us", "operators",
     "outer_operators", "operators_ms", "top_kernels", "reason",
 )  # fmt: skip
+STEADY = 0.2  # the middle half of the steps lies within so much of the median; more is another program on this machine
 _TRACED = (
     "gpu_ms", "launches", "graph_launches", "kernels", "traced_ms", "launch_us", "graph_launch_us", "operators",
     "outer_operators", "operators_ms", "top_kernels",
@@ -34,6 +35,7 @@ def decode_row(
         "step_ms": step["median"],
         "step_low_ms": step["low"],
         "step_high_ms": step["high"],
+        "steady": is_steady(step),
         "serial_ms": _median(timed.get("serial_ms")),
         "host_work_ms": _median(timed.get("host_work_ms")),
         "floor_ms": None if floor_ms is None else round(floor_ms, 4),
@@ -52,8 +54,14 @@ def prefill_row(tokens: int, timed: Mapping[str, Any], traced: Mapping[str, Any]
         "step_ms": step["median"],
         "step_low_ms": step["low"],
         "step_high_ms": step["high"],
+        "steady": is_steady(step),
     }
     return {**row, **_traced(traced, step["median"])}
+
+
+def is_steady(step: Mapping[str, float]) -> bool:
+    """`step`: median and quartiles."""
+    return step["high"] - step["low"] <= STEADY * step["median"]
 
 
 def _median(quartiles: Mapping[str, float] | None) -> float | None:

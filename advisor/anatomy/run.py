@@ -62,7 +62,7 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
     measuring = Measuring(
         wish.model, wish.engine_python, engine_environment(os.environ, wish.env), batches, wish.context, wish.steps,
         planning.prefill_lengths(first["max_num_batched_tokens"], first["max_model_len"]),
-        path.with_suffix("") , clean.text,
+        FOLDER / path.stem , clean.text,
     )  # fmt: skip
     for item in planned:
         _one(item, measuring, wish, facts, document, path, note)

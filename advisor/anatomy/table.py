@@ -102,8 +102,8 @@ def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def _starts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Seconds and their parts; of a mode that was not started, how it ended (why is told below the tables)."""
-    names = ("start_s", "imports_s", "load_s", "compile_s", "capture_s", "kernels_s")
-    parts = ("start", "imports", "load", "compile", "capture", "kernels", "compile cache", "graphs GiB")
+    names = ("start_s", "imports_s", "load_s", "engine_init_s", "compile_s", "capture_s", "kernels_s")
+    parts = ("start", "imports", "load", "init", "compile", "capture", "kernels", "compile cache", "graphs GiB")
     table = _table("start, s", ("", "runs"), parts)
     for mode in modes.values():
         start = mode.get("start") or {}

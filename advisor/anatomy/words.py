@@ -19,6 +19,7 @@ def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     steps = {name: by_batch(mode) for name, mode in modes.items()}
     return [
         *no_graphs(modes),
+        *unsteady(modes),
         *whole(steps),
         *dominant(steps),
         *piecewise(steps),
@@ -30,8 +31,8 @@ def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def by_batch(mode: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Batch size -> row, of those that have a time."""
-    return {row["batch"]: row for row in mode.get("decode", ()) if row["step_ms"] is not None}
+    """Batch size -> row, of those that have a time and a steady one: no sentence and no claim rests on others."""
+    return {row["batch"]: row for row in mode.get("decode", ()) if row["step_ms"] is not None and row["steady"]}
 
 
 # ---------------------------------------------------------------- sentences
@@ -43,6 +44,20 @@ def no_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not asked or not all((mode.get("resolved") or {}).get("cudagraph_mode") in (None, "NONE") for mode in asked):
         return []
     return ["no CUDA graphs here: this vLLM resolves every graph mode to none, so only compilation can be compared"]
+
+
+def unsteady(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Batch sizes whose steps differ among themselves by more than the modes may."""
+    said = []
+    for name, mode in modes.items():
+        rows = [row for row in mode.get("decode", ()) if row["step_ms"] is not None and not row["steady"]]
+        if rows:
+            told = ", ".join(f"{row['batch']} ({ms(row['step_low_ms'])} to {ms(row['step_high_ms'])})" for row in rows)
+            said.append(
+                f"{TITLES[name]}: steps were not steady at batch {told}, between the quartiles: did something else use this "
+                "machine? Nothing below is said of these"
+            )
+    return said
 
 
 def whole(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:

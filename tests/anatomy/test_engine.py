@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,8 @@ def test_a_processor_says_what_applies(engine_python, tiny_model, tmp_path):
         "--env", "VLLM_CPU_KVCACHE_SPACE=1", "--serve-args", "--load-format dummy --max-model-len 512",
         "--output", str(output),
     ]  # fmt: skip
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=400)
+    place = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=400, cwd=tmp_path, env=place)
     assert ended.returncode == 0, ended.stderr
     document = json.loads(output.read_text())
     plain, full = document["modes"]["none"], document["modes"]["full"]

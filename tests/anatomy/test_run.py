@@ -107,7 +107,8 @@ class Resolution:
 
 
 @pytest.fixture(autouse=True)
-def engines(monkeypatch):
+def engines(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # logs go into runs/
     monkeypatch.setattr(Engine, "asked", [])
     monkeypatch.setattr(Engine, "dies", None)
     monkeypatch.setattr(Engine, "refuses", None)

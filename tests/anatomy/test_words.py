@@ -18,11 +18,11 @@ STEP = {
 }
 
 
-def row(batch, step, gpu, launches=300):
+def row(batch, step, gpu, launches=300, spread=1.01):
     timed = {
         "ok": True,
         "context_tokens": 512,
-        "step_ms": {"median": step, "low": step * 0.99, "high": step * 1.01},
+        "step_ms": {"median": step, "low": step * 0.99, "high": step * spread},
         "serial_ms": {"median": step + 1, "low": step, "high": step + 2},
         "host_work_ms": {"median": 3.0, "low": 2.9, "high": 3.1},
     }
@@ -93,6 +93,17 @@ def test_where_graphs_stop_paying():
     assert words.paying(steps_of(slow)) == [
         "graphs still pay at batch 64: without them ('compile only') the GPU has nothing to do for 50% of the step"
     ]
+
+
+def test_nothing_is_said_of_steps_that_are_not_steady():
+    found = modes()
+    found["none"]["decode"][0] = row(1, 18.0, 2.4, spread=15.0)
+    said = words.sentences(found)
+    assert said[0].startswith("no optimisation: steps were not steady at batch 1 (17.8 ms to 270 ms), between the quartiles")
+    assert not [line for line in said[1:] if "batch 1: a step" in line or "no optimisation, batch 1:" in line]
+    assert [item["measured"] for item in claims(document(found=found))][2].startswith("not measured")
+    assert row(1, 10, 2, spread=1.18)["steady"]
+    assert not row(1, 10, 2, spread=1.2)["steady"]
 
 
 def test_batches_without_a_graph_are_named():
