@@ -227,3 +227,105 @@ def test_steps_of_the_whole_batch_are_timed_and_counted():
 def test_a_step_that_was_none_of_the_whole_batch_is_refused():
     with pytest.raises(anatomy.Refusal, match="gave 3 tokens where 4"):
         batch_of(4, [4, 3, 4]).steps(3)
+
+
+class PipelinedCore:
+    """As vLLM's core with asynchronous scheduling behaves: a call launches a step and takes back the one before."""
+
+    def __init__(self):
+        self.waiting, self.running, self.batch_queue, self.scheduler = {}, {}, [], self
+
+    def has_requests(self):
+        return bool(self.waiting or self.running)
+
+    def get_output(self):
+        if self.has_requests():
+            step = []
+            for name in list(self.running):  # a request at its last token is not scheduled again
+                if self.running[name] > 0:
+                    self.running[name] -= 1
+                    step.append(name)
+            for name, (chunks, tokens) in list(self.waiting.items())[:1]:  # one prompt a step
+                self.waiting[name] = (chunks - 1, tokens)
+                if chunks == 1:
+                    del self.waiting[name]
+                    self.running[name] = tokens - 1
+                    step.append(name)
+            self.batch_queue.append(step)
+            if len(self.batch_queue) < 2:
+                return module("Outputs", outputs=[])
+        done = self.batch_queue.pop(0)
+        return module("Outputs", outputs=[module("Output", request_id=name, new_token_ids=[1]) for name in done])
+
+    def abort(self, names):
+        for name in names:
+            self.waiting.pop(name, None)
+            self.running.pop(name, None)
+
+
+@pytest.fixture
+def pipelined(monkeypatch):
+    """An Anatomy with such a core; prompts are prefilled 64 tokens a step."""
+    found = anatomy.Anatomy()
+    core = found.core = PipelinedCore()
+    model, cache = module("ModelConfig", max_model_len=4096), module("CacheConfig", num_gpu_blocks=100, block_size=16)
+
+    class LLMEngine:
+        engine_core = core
+        vllm_config = module("VllmConfig", model_config=model, cache_config=cache)
+
+        def abort_request(self, names, internal=False):
+            assert internal
+            core.abort(names)
+
+    def add(count, tokens, new_tokens, seed):
+        names = [f"{index}" for index in range(count)]
+        core.waiting.update(dict.fromkeys(names, (-(-tokens // 64), new_tokens)))
+        return names
+
+    found.engine, found.cuda = LLMEngine(), True
+    monkeypatch.setattr(found, "add", add)
+    monkeypatch.setattr(found, "drain", lambda: None)
+    return found
+
+
+def is_empty(core):
+    return not core.has_requests() and not core.batch_queue
+
+
+def test_a_pipelined_core_decodes_one_token_of_each_a_step(pipelined):
+    found = pipelined.do_decode(batch=4, context=100, warmup=4, steps=20, serial=5)
+    assert found["context_tokens"] == pytest.approx(100, abs=5)  # the first ones have decoded while the last was prefilled
+    assert found["serial_ms"]
+    assert found["host_work_ms"]
+    assert is_empty(pipelined.core)
+
+
+def test_a_core_that_waits_for_the_gpu_tells_nothing_of_the_host(pipelined):
+    pipelined.core.batch_queue = None
+    pipelined.engine.engine_core = Engine([4] * 100)
+    pipelined.core.scheduler = module("Scheduler", has_requests=lambda self: False)
+    found = pipelined.do_decode(batch=4, context=100, warmup=4, steps=20, serial=5)
+    assert found["serial_ms"]
+    assert found["host_work_ms"] is None
+
+
+def test_the_steps_of_a_prefill_are_its_chunks(pipelined):
+    assert pipelined.do_prefill(tokens=64, repeats=2)["chunks"] == 1
+    assert pipelined.do_prefill(tokens=150, repeats=2)["chunks"] == 3
+    assert is_empty(pipelined.core)
+
+
+def test_a_batch_that_does_not_fit_is_refused_before_it_is_begun(pipelined):
+    with pytest.raises(anatomy.Refusal, match="the KV cache holds 1,600 tokens"):
+        pipelined.do_decode(batch=40, context=100, warmup=4, steps=20, serial=5)
+    with pytest.raises(anatomy.Refusal, match="model length of 4096"):
+        pipelined.do_decode(batch=1, context=4096, warmup=4, steps=20, serial=5)
+    assert is_empty(pipelined.core)
+
+
+def test_several_gpus_are_refused(monkeypatch):
+    config = module("VllmConfig", parallel_config=module("ParallelConfig", world_size=2))
+    monkeypatch.setattr(anatomy, "engine_config", lambda argv: config)
+    with pytest.raises(anatomy.Refusal, match="one GPU"):
+        anatomy.Anatomy().do_start(["m"])
