@@ -207,7 +207,7 @@ class Anatomy:
         names = []
         for index in range(count):
             draw = random.Random(None if seed is None else seed * 100_003 + index)
-            prompt = {"prompt_token_ids": [draw.randrange(10, self.vocabulary - 1) for _ in range(tokens)]}
+            prompt = {"prompt_token_ids": draw.choices(range(10, self.vocabulary - 1), k=tokens)}
             name = f"{time.perf_counter_ns()}-{index}"
             names.append(self.engine.add_request(name, prompt, params) or name)
         return names
