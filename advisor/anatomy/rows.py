@@ -7,7 +7,8 @@ from typing import Any
 
 # Times are milliseconds a step. A figure that could not be had is None, and `reason` says why.
 DECODE = (
-    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "steady", "gpu_ms", "host_ms", "host_work_ms", "serial_ms",
+    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "steady", "gpu_ms", "host_ms", "host_low_ms",
+    "host_high_ms", "host_work_ms", "serial_ms",
     "launches", "graph_launches", "kernels", "floor_ms", "traced_ms", "launch_us", "graph_launch_us", "operators",
     "outer_operators", "operators_ms", "top_kernels", "reason",
 )  # fmt: skip
@@ -40,7 +41,7 @@ def decode_row(
         "host_work_ms": _median(timed.get("host_work_ms")),
         "floor_ms": None if floor_ms is None else round(floor_ms, 4),
     }
-    return {**row, **_traced(traced, step["median"])}
+    return {**row, **_traced(traced, step)}
 
 
 def prefill_row(tokens: int, timed: Mapping[str, Any], traced: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def prefill_row(tokens: int, timed: Mapping[str, Any], traced: Mapping[str, Any]
         "step_high_ms": step["high"],
         "steady": is_steady(step),
     }
-    return {**row, **_traced(traced, step["median"])}
+    return {**row, **_traced(traced, step)}
 
 
 def is_steady(step: Mapping[str, float]) -> bool:
@@ -68,12 +69,14 @@ def _median(quartiles: Mapping[str, float] | None) -> float | None:
     return quartiles["median"] if quartiles else None
 
 
-def _traced(traced: Mapping[str, Any] | None, step_ms: float) -> dict[str, Any]:
+def _traced(traced: Mapping[str, Any] | None, step: Mapping[str, float]) -> dict[str, Any]:
+    """What a trace tells, and the rest of the step: of its median and of its quartiles, so that their noise is seen."""
     if traced is None:
         return {"reason": "not traced"}
     if not traced["ok"]:
         return {"reason": f"not traced: {traced['error']}"}
     found = {name: traced.get(name) for name in _TRACED}
-    gpu_ms = found["gpu_ms"]
-    host_ms = None if gpu_ms is None else round(max(step_ms - gpu_ms, 0.0), 4)
-    return {**found, "host_ms": host_ms, "reason": traced.get("gpu_reason")}
+    if (gpu_ms := found["gpu_ms"]) is not None:
+        names = {"host_ms": "median", "host_low_ms": "low", "host_high_ms": "high"}
+        found |= {name: round(max(step[which] - gpu_ms, 0.0), 4) for name, which in names.items()}
+    return {**found, "reason": traced.get("gpu_reason")}

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from advisor import cli
 from advisor.anatomy import measure as measuring
 from advisor.anatomy import run as running
 from advisor.anatomy.modes import MODES, parse_modes
@@ -246,3 +248,31 @@ def test_rows_are_lines(tmp_path):
     lines = (tmp_path / "found.json").read_text().splitlines()
     assert sum(line.lstrip().startswith('{"batch":') for line in lines) == 3
     assert len(lines) < 120
+
+
+def test_the_command_prints_tables_or_the_file(tmp_path):
+    words = ["anatomy", "--model", "/models/Small", "--modes", "none,both", "--batch-sizes", "1,4", "--output", "f.json"]
+    shown = CliRunner().invoke(cli.app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "decode step, ms" in shown.output
+    assert "compile, full graphs: measured" in shown.stderr
+    printed = CliRunner().invoke(cli.app, [*words, "--json"])
+    assert json.loads(printed.stdout) == json.loads(Path("f.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--modes", "eager"], "--modes 'eager' is none"),
+        (["--batch-sizes", "1,8"], "--batch-sizes 8 is more than the 4 requests"),
+        (["--context", "50"], "--context 50 does not fit"),
+        (["--gpu", "H2000"], "unknown GPU"),
+        (["--env", "X"], "is not NAME=VALUE"),
+        (["--serve-args", "--enforce-eager"], "--serve-args decides enforce_eager"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_measured(words, said):
+    shown = CliRunner().invoke(cli.app, ["anatomy", "--model", "/models/Small", *words])
+    assert isinstance(shown.exception, InputError)
+    assert said in shown.exception.problem
+    assert not Engine.asked
