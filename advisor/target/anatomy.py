@@ -456,13 +456,11 @@ def kv_groups(groups) -> list:
 
 
 def gpu_copy(repeats: int = 20) -> dict:
-    """A copy of 1 GiB within the GPU's memory: bytes read and bytes written both count."""
+    """A copy of 1 GiB within the GPU's memory: bytes read and bytes written both count. Less where so much is not free."""
     import torch
 
     torch.cuda.empty_cache()
-    size = COPY_BYTES
-    source = torch.empty(size, dtype=torch.uint8, device="cuda").fill_(1)
-    target = torch.empty_like(source)
+    source, target = two_buffers(torch, (COPY_BYTES, COPY_BYTES // 2, COPY_BYTES // 4))
     times = []
     for _ in range(repeats + 3):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -471,7 +469,17 @@ def gpu_copy(repeats: int = 20) -> dict:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) / 1000)
-    return copy_figures(times[3:], size)
+    return copy_figures(times[3:], source.numel())
+
+
+def two_buffers(torch, sizes: tuple):
+    """Two of the first of these sizes (bytes) that the GPU has room for: the engine left only a little of its memory."""
+    for size in sizes:
+        with contextlib.suppress(torch.cuda.OutOfMemoryError):
+            return [torch.empty(size, dtype=torch.uint8, device="cuda").fill_(1) for _ in range(2)]
+    raise Refusal(
+        f"the GPU has no room for a copy of {sizes[-1]:,} bytes beside the engine: lower --gpu-memory-utilization"
+    )
 
 
 def cpu_copy(repeats: int = 9) -> dict:

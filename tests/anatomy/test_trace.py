@@ -329,3 +329,22 @@ def test_several_gpus_are_refused(monkeypatch):
     monkeypatch.setattr(anatomy, "engine_config", lambda argv: config)
     with pytest.raises(anatomy.Refusal, match="one GPU"):
         anatomy.Anatomy().do_start(["m"])
+
+
+def test_a_copy_is_smaller_where_the_gpu_is_full():
+    class Torch:
+        uint8 = "uint8"
+
+        class cuda:  # noqa: N801
+            class OutOfMemoryError(Exception):
+                pass
+
+        @classmethod
+        def empty(cls, size, dtype, device):
+            if size > 100:
+                raise cls.cuda.OutOfMemoryError
+            return module("Tensor", size=size, fill_=lambda self, value: self)
+
+    assert [buffer.size for buffer in anatomy.two_buffers(Torch, (400, 200, 100))] == [100, 100]
+    with pytest.raises(anatomy.Refusal, match="no room for a copy of 200 bytes"):
+        anatomy.two_buffers(Torch, (400, 200))
