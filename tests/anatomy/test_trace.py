@@ -335,7 +335,7 @@ def test_a_copy_is_smaller_where_the_gpu_is_full():
     class Torch:
         uint8 = "uint8"
 
-        class cuda:  # noqa: N801
+        class cuda:
             class OutOfMemoryError(Exception):
                 pass
 
