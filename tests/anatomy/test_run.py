@@ -243,6 +243,22 @@ def test_secrets_and_paths_stay_out_of_the_file(tmp_path):
     assert "/models/" not in path.read_text()
 
 
+def test_secrets_in_the_served_arguments_stay_out_too(tmp_path):
+    _, path = running.anatomy(wish(tmp_path, serve_args=("--hf-token", "hf_abcdefgh")), lambda _: None)
+    assert "hf_abcdefgh" not in path.read_text()
+
+
+def test_the_machine_is_measured_once(tmp_path):
+    go(tmp_path)
+    assert sum(what == "copy" for _, what, _ in Engine.asked) == 1
+
+
+def test_why_a_figure_is_missing_stands_below_the_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "trace", lambda *_: {"ok": False, "error": "CUPTI_ERROR_NOT_INITIALIZED"})
+    document, _ = go(tmp_path, modes=parse_modes("none"))
+    assert "no GPU time and launches: not traced: CUPTI_ERROR_NOT_INITIALIZED" in told(document)
+
+
 def test_rows_are_lines(tmp_path):
     go(tmp_path, modes=parse_modes("none"))
     lines = (tmp_path / "found.json").read_text().splitlines()
