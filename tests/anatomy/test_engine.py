@@ -49,3 +49,29 @@ def test_a_processor_says_what_applies(engine_python, tiny_model, tmp_path):
     assert (full["status"], full["same_as"]) == ("skipped", "none")
     assert "no CUDA graphs here" in ended.stdout
     assert "vLLM runs the same as for 'no optimisation' here" in ended.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.engine
+def test_on_a_gpu_a_graph_is_few_launches_of_many_kernels(engine_python, tiny_model, tmp_path):
+    output = tmp_path / "anatomy.json"
+    words = [
+        sys.executable, "-m", "advisor", "anatomy", "--model", str(tiny_model), "--modes", "none,full", "--batch-sizes", "1,4",
+        "--context", "128", "--steps", "20", "--engine-python", engine_python,
+        "--serve-args", "--load-format dummy --max-model-len 512", "--output", str(output),
+    ]  # fmt: skip
+    place = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=900, cwd=tmp_path, env=place)
+    assert ended.returncode == 0, ended.stderr
+    modes = json.loads(output.read_text())["modes"]
+    for plain, full in zip(modes["none"]["decode"], modes["full"]["decode"], strict=True):
+        for row in (plain, full):
+            assert row["reason"] is None
+            assert 0 < row["gpu_ms"] < row["traced_ms"]
+            assert 0 < row["host_work_ms"] <= row["serial_ms"]
+            assert row["floor_ms"] > 0
+        assert plain["graph_launches"] == 0
+        assert full["graph_launches"] >= 1
+        assert full["launches"] < plain["launches"] / 2
+        assert full["kernels"] > plain["kernels"] / 2  # the profiler sees into graphs
+        assert full["step_ms"] < plain["step_ms"]
