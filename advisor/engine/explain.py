@@ -136,7 +136,7 @@ def requested(read: ReadCommand, asked: Requested, version: Version) -> dict[str
             keys = _ABSTRACT_KEYS if option == COMPILATION else ("backend",)
             rest = {key: item for key, item in value.items() if key not in keys}
             found.update({option: rest} if rest else {})
-    return {**found, **read.env}
+    return {**found, **read.env, **read.unknown}
 
 
 def _origin(name: str, origin: str, read: ReadCommand) -> str:

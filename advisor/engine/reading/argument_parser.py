@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from advisor.engine.reading import option_history
 from advisor.engine.reading.option_tables import OptionStatus, option_status, options_of, unabbreviated
-from advisor.engine.reading.pasted import Word
+from advisor.engine.reading.pasted import Word, mentions
 from advisor.engine.versions import version_text
 from advisor.records import Finding
 
@@ -40,14 +40,20 @@ class Given:
 
 @dataclass
 class Arguments:
-    """Options in the order of argparse, where the last of a kind wins; words that belong to no option."""
+    """Options in the order of argparse, where the last of a kind wins; words that belong to no option.
+
+    `extra` are shell variables among those words: what they become is not known.
+    """
 
     given: list[Given] = field(default_factory=list)
     model: str | None = None
     findings: list[Finding] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
 
 
-def read_arguments(words: Sequence[Word], version: Version, positional_model: bool = True) -> Arguments:
+def read_arguments(
+    words: Sequence[Word], version: Version, positional_model: bool = True, references: Sequence[str] = ()
+) -> Arguments:
     """What argparse makes of the words. The first word that belongs to no option is the model."""
     found = Arguments()
     at, plain_only = 0, False
@@ -59,6 +65,9 @@ def read_arguments(words: Sequence[Word], version: Version, positional_model: bo
             continue
         status = None if plain_only else _option(word, version, found.findings)
         if status is None:
+            if mentions(word.text, references) and (found.model is not None or not positional_model):
+                found.extra.append(word.text)
+                continue
             _stray(word, words[at - 2] if at > 1 else None, found, version, positional_model)
         elif status.exists:
             at += _take(word, status, words[at:], found, version)

@@ -20,7 +20,7 @@ from advisor.engine.reading.flexible_words import Dotted, flexible
 from advisor.engine.reading.json_options import JsonValue, check_keys, from_dotted, from_given, keep_last
 from advisor.engine.reading.option_history import explain_missing
 from advisor.engine.reading.option_tables import option_status
-from advisor.engine.reading.pasted import SERVE, Pasted, Word, unwrap
+from advisor.engine.reading.pasted import SERVE, Pasted, Word, mentions, unwrap
 from advisor.engine.reading.value_checks import refused_values, unknown_variables, without_effect
 from advisor.engine.versions import version_text
 from advisor.records import Finding
@@ -33,13 +33,21 @@ SERVED_NAME_NEEDS_MODEL = (0, 17, 1)
 
 @dataclass(frozen=True)
 class ReadCommand:
-    """What a version makes of a command. `origins`: long option -> flag or config-file."""
+    """What a version makes of a command. `origins`: long option -> flag or config-file.
+
+    `references` are shell variables that nothing gives a value to, as written. `unknown` are options and variables (by name)
+    whose value holds one: they are in neither `options` nor `env`. `extra` are words that are one and belong to no option, in
+    quotes where they had some.
+    """
 
     model: str | None
     options: ServeOptions
     env: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    unknown: dict[str, Any] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
 
 
 def read_command(words: Sequence[str], version: Version, config_files: Mapping[str, Any] | None = None) -> ReadCommand:
@@ -64,36 +72,65 @@ def read_pasted(pasted: Pasted, version: Version, config_files: Mapping[str, Any
     words, model = _model_option(list(pasted.words), pasted.entry, version, findings)
     words = _with_config(words, pasted.entry, version, config_files or {}, model, findings)
     parsed = flexible(words, version)
-    arguments = read_arguments(parsed.words, version, positional_model=model is None)
-    options, origins = _options(arguments, parsed.dotted, version, findings)
-    named = options.pop("--model", None)
-    origins.pop("--model", None)
-    found = model or arguments.model or (named if isinstance(named, str) else None)
+    arguments = read_arguments(parsed.words, version, model is None, pasted.references)
+    options, origins = _options(arguments, parsed.dotted, version, findings, pasted.references)
+    options, unknown = _not_known(options, pasted.references)
+    env, unknown_env = _not_known(pasted.env, pasted.references)
+    named = {**options, **unknown}.get("--model")
+    for found in (options, unknown, origins):
+        found.pop("--model", None)
+    model, left = _model(model, arguments, named, pasted.references)
+    extra = tuple(f'"{word}"' if word in pasted.quoted else word for word in left)
     findings += [
         *parsed.findings,
         *arguments.findings,
         *refused_values(options, version),
         *without_effect(options, version),
-        *unknown_variables(pasted.env, version),
+        *unknown_variables(env, version),
     ]
-    return ReadCommand(found, ServeOptions(options), dict(pasted.env), origins, tuple(dict.fromkeys(findings)))
+    return ReadCommand(
+        model, ServeOptions(options), env, origins, tuple(dict.fromkeys(findings)), {**unknown, **unknown_env}, extra,
+        pasted.references,
+    )  # fmt: skip
+
+
+def _model(
+    model: str | None, arguments: Arguments, named: Any, references: Sequence[str]
+) -> tuple[str | None, tuple[str, ...]]:
+    """(the model, words left over). A lone shell variable is no model where an option names one."""
+    given, extra = arguments.model, tuple(arguments.extra)
+    if given is not None and isinstance(named, str) and mentions(given, references):
+        given, extra = None, (given, *extra)
+    return model or given or (named if isinstance(named, str) else None), extra
+
+
+def _not_known(values: Mapping[str, Any], references: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(values without shell variables in them, those with). Of an object the keys that are known stay."""
+    known, unknown = {}, {}
+    for name, value in values.items():
+        if not mentions(value, references):
+            known[name] = value
+            continue
+        unknown[name] = value
+        if isinstance(value, Mapping) and (rest := _not_known(value, references)[0]):
+            known[name] = rest
+    return known, unknown
 
 
 # ---------------------------------------------------------------- model and config file
 
 
 def _unexpanded(pasted: Pasted) -> list[Finding]:
-    """`$NAME`, `${NAME}` and `$(NAME)` that nothing here gives a value to."""
-    names = {name: word for word in pasted.words for name in re.findall(r"\$\w+|\$\{\w+\}|\$\(\w+\)", word.text)}
-    return [
-        Finding(
-            "warning",
-            "variable-not-expanded",
-            f"{name} at {word.place}: its value is not known here",
-            "write the value",
-        )
-        for name, word in names.items()
-    ]
+    """Shell variables that nothing here gives a value to: each is named once."""
+    texts = [(word.text, word.place) for word in pasted.words]
+    texts += [(value, f"the variable {name}") for name, value in pasted.env.items()]
+    findings = []
+    for reference in pasted.references:
+        place = next((place for text, place in texts if reference in text), None)
+        if place is not None:
+            message = f"{reference} at {place}: shell variable, not expanded"
+            findings.append(Finding("warning", "variable-not-expanded", message, "write the value to see what it does"))
+    return findings
 
 
 def _model_first(pasted: Pasted, version: Version) -> list[Finding]:
@@ -162,7 +199,7 @@ def _with_config(
 
 
 def _options(
-    arguments: Arguments, dotted: Sequence[Dotted], version: Version, findings: list[Finding]
+    arguments: Arguments, dotted: Sequence[Dotted], version: Version, findings: list[Finding], references: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """(long option -> value, long option -> origin): the last of each option, as argparse keeps it."""
     options: dict[str, Any] = {}
@@ -171,6 +208,8 @@ def _options(
     for given in arguments.given:
         if given.kind == "json" and given.values:
             value, said = from_given(given, version)
+            if said and mentions(given.values, references):  # whether it is JSON depends on the variable
+                value, said = JsonValue(given.option, "json", given.values[0], given.values[0], given.word.origin), []
             findings += said
             jsons += [value] if value else []
             continue

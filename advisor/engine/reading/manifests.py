@@ -97,7 +97,7 @@ def pasted_container(container: Container) -> Pasted:
     findings: list[Finding] = []
     words = [_without_quotes(word, place, findings) for place, word in _placed(container)]
     if container.command or (words and words[0] in ("vllm", "python", "python3", "sh", "bash", "/bin/sh", "/bin/bash")):
-        inner = unwrap(words)
+        inner = unwrap(words, container.env)
     else:
         inner = Pasted(tuple(Word(text, position) for position, text in enumerate(words, start=1)), IMAGE)
     findings += [_unknown_variable(name) for name in container.unknown_env if name.startswith("VLLM_")]

@@ -103,7 +103,11 @@ def _in_new_words(item: Item, new: Version, draft: _Draft) -> list[tuple[str, An
             draft.lost.append(Lost(item.written, f"vLLM does not read it yet: {why(status)}"))
             return []
         return [(item.name, item.value, "")]
-    answer = moved(item.name, item.value, new)
+    try:
+        answer = moved(item.name, item.value, new)
+    except ValueError:  # a shell variable where a number is wanted
+        draft.lost.append(Lost(item.written, "what it becomes depends on a value that is not known here"))
+        return []
     if isinstance(answer, Moved):
         if answer.lost:
             draft.lost.append(Lost(item.written, answer.lost))
