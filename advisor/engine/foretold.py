@@ -84,6 +84,10 @@ def capture_request(
 ) -> CaptureRequest | None:
     """All that the capture list depends on, by resolved `values`; None as for decode_coverage."""
     seqs, tokens = values.get("max_num_seqs"), values.get("max_num_batched_tokens")
+    old = values.get("engine") == "V0"
+    tokens = seqs if old and tokens is None else tokens
+    if old and asked.speculative_method:  # what V0 makes one batch of, with drafts, is not in the rules
+        return None
     if platform == "cpu" or seqs is None or tokens is None or tokens < seqs:
         return None
     return CaptureRequest(
@@ -101,4 +105,5 @@ def capture_request(
         cudagraph_mode=values.get("cudagraph_mode") or "NONE",
         sizes_by_flag=asked.sizes_by_flag,
         enforce_eager=bool(values.get("enforce_eager")),
+        old_engine=old,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _NAMES = {
+    "engine": "engine",
     "attention_backend": "attention backend",
     "optimization_level": "optimization level",
     "compilation_mode": "compilation mode",
@@ -26,6 +27,8 @@ def explain_lines(answer: Mapping[str, Any]) -> list[str]:
     lines = [head + gpu, ""]
     width = max(map(len, _NAMES.values()))
     for name, title in _NAMES.items():
+        if name == "engine" and not _two_engines(answer):
+            continue
         value = _value(name, answer["resolved"][name])
         asked = _asked(name, answer)
         lines.append(f"  {title:<{width}}  {value}  ({answer['origins'][name]}{asked})")
@@ -33,6 +36,11 @@ def explain_lines(answer: Mapping[str, Any]) -> list[str]:
     lines += _findings(answer["findings"])
     lines += [f"assumed: {sentence}" for sentence in answer["assumed"]]
     return lines
+
+
+def _two_engines(answer: Mapping[str, Any]) -> bool:
+    """Up to 0.10.2 there is V0 beside V1; later the line says nothing."""
+    return tuple(map(int, answer["vllm_version"].split(".")[:2])) < (0, 11)
 
 
 def _value(name: str, value: Any) -> str:
@@ -67,6 +75,8 @@ def _asked(name: str, answer: Mapping[str, Any]) -> str:
 def _coverage(answer: Mapping[str, Any]) -> list[str]:
     coverage = answer["coverage"]
     top, full = coverage["operating_point"], coverage["full_decode_max"]
+    if top is None and answer["resolved"]["cudagraph_mode"] not in (None, "NONE"):
+        return ["coverage: which decode batches run in a FULL graph is not known here"]
     if top is None:
         return ["coverage: no CUDA graphs to speak of"]
     if not full:

@@ -65,6 +65,7 @@ CODES = [
     "batched-tokens-below-seqs",
     "batched-tokens-below-length",
     "dbo-needs-deepep",
+    "old-engine",
     "cascade-removed",
     "short-o-dotted-removed",
 ]

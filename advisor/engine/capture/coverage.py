@@ -51,6 +51,8 @@ def _mode(request: CaptureRequest) -> str:
     mode = request.cudagraph_mode.upper()
     if not request.graphs:
         return "NONE"
+    if request.old_engine:
+        return mode
     return "PIECEWISE" if mode in SEPARATE_MODES and request.version < (0, 10, 2) else mode
 
 
@@ -58,7 +60,7 @@ def _full_sizes(sizes: tuple[int, ...], request: CaptureRequest) -> tuple[int, .
     """Sizes of the FULL graphs that a decode batch could use."""
     mode, query = _mode(request), request.query_length
     widest = request.max_num_seqs * query
-    if mode == "FULL":
+    if mode == "FULL" or request.old_engine:
         return sizes
     if mode not in SEPARATE_MODES:
         return ()

@@ -35,6 +35,7 @@ class CaptureRequest:
     cudagraph_mode: str = "FULL_AND_PIECEWISE"
     sizes_by_flag: bool = False
     enforce_eager: bool = False
+    old_engine: bool = False  # V0 of 0.9.0 to 0.10.2, with a list and decode graphs of its own
 
     @property
     def query_length(self) -> int:

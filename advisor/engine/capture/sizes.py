@@ -32,6 +32,8 @@ _COARSE = 256  # from 0.11.2 the default grid is coarser from here on
 
 def capture_list(request: CaptureRequest) -> CaptureList:
     """The sizes captured, or an error finding and `refused` where vLLM stops. Raises nothing."""
+    if request.old_engine:
+        return _old_engine(request)
     configured = _early(request) if request.version < (0, 11, 2) else _late(request)
     if configured.refused or not request.graphs:
         return configured
@@ -80,6 +82,19 @@ def _early(request: CaptureRequest) -> CaptureList:
     if request.graphs:
         return settled
     return replace(settled, sizes=(), maximum=0)
+
+
+def _old_engine(request: CaptureRequest) -> CaptureList:
+    """V0: up to the first size of the grid that holds max_num_seqs; --cuda-graph-sizes is not read, a configured list is taken."""
+    if request.sizes is not None and not request.sizes_by_flag:
+        settled = _settled(tuple(sorted(set(request.sizes))), [])
+    elif request.enforce_eager:
+        return _settled((), [])
+    else:
+        grid = _parallel(request, (1, 2, 4, *range(8, 8193, 8)))
+        top = next_size(grid, request.max_num_seqs) or grid[-1]
+        settled = _settled(tuple(size for size in grid if size <= top), [])
+    return settled if request.graphs else replace(settled, sizes=(), maximum=0)
 
 
 def _early_top(request: CaptureRequest) -> int:

@@ -8,17 +8,19 @@ that is what `create_engine_config()` shows. What the rules do not know is None 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from advisor.engine.options import ServeOptions
-from advisor.engine.rules import legality, old_engine
+from advisor.engine.rules import legality, old_engine_values
 from advisor.engine.rules.backend_choice import Choice, Surroundings, asked_backend, checked_against
-from advisor.engine.rules.backend_table import Version
+from advisor.engine.rules.backend_table import UNKNOWN, Version
 from advisor.engine.rules.batch_defaults import BatchLimits, batch_limits, default_tier
-from advisor.engine.rules.deployment import Deployment, batches_in_halves_refused, read_deployment
+from advisor.engine.rules.deployment import batches_in_halves_refused, read_deployment
+from advisor.engine.rules.graph_modes import Rewrite
 from advisor.engine.rules.inert import inert_settings
 from advisor.engine.rules.model_runner import runner_v2
-from advisor.engine.rules.requested import Requested, read_request
+from advisor.engine.rules.old_engine import Command, Engine, engine_of
+from advisor.engine.rules.old_engine_values import chunks_prefill, old_limits
+from advisor.engine.rules.requested import Reader, Requested, read_request
 from advisor.engine.rules.resolution_graphs import captured_sizes, resolved_modes, runner_rewrite, sequence_parallel
 from advisor.engine.rules.resolution_notes import Machine, Notes, assume_model, machine_of, origins_of, remark
 from advisor.engine.versions import version_text
@@ -49,27 +51,28 @@ def resolve_by_rules(
     for problem in asked.problems:
         notes.refuse(problem.code, problem.message, problem.fix)
     machine = machine_of(platform, compute_capability, gpu_memory_gib, version, notes)
-    fallback = old_engine.falls_back(env, version) if machine.platform == "cuda" else None
-    if fallback:
-        notes.findings.append(Finding("warning", "old-engine", fallback, "choose a backend of V1, or none"))
-        machine = replace(machine, memory_gib=min(machine.memory_gib, old_engine.MEMORY_GIB))
     spread = read_deployment(options, env, version, model)
+    command = Command(version, asked, Reader(options, version), env, spread, machine.capability, model)
+    engine = _engine(command, machine.platform, notes)
     assume_model(model, asked, spread.pooling, notes)
-    limits = _limits(asked, spread, env, version, machine, model, notes)
+    limits = _limits(command, engine, machine, notes)
     if machine.platform == "cuda" and (problem := batches_in_halves_refused(spread, version)):
         notes.refuse(problem.code, problem.message, problem.fix)
-    choice = _backend(options, env, version, asked, machine, model, notes)
+    choice = _backend(options, command, engine, machine, notes)
     v2 = _runner(asked, env, version, machine, model)
-    modes = resolved_modes(asked, spread, env, version, machine, model, v2, notes)
-    if fallback:  # its own decode graphs are not among the modes of V1
-        origins = dict.fromkeys(("compilation_mode", "cudagraph_mode"), "rewrite:old-engine")
-        modes = replace(modes, compilation="NONE", graphs="NONE", origins={**modes.origins, **origins})
-    support, rewrite = runner_rewrite(asked, spread, version, machine, model, choice, modes, notes)
+    if engine.old and machine.platform != "cpu":
+        modes = old_engine_values.old_modes(command)
+        notes.assumed += old_engine_values.told(command, modes)
+        support, rewrite = UNKNOWN, Rewrite(modes.graphs)
+    else:
+        modes = resolved_modes(asked, spread, env, version, machine, model, v2, notes)
+        support, rewrite = runner_rewrite(asked, spread, version, machine, model, choice, modes, notes)
     architecture = model.architecture if model else None
     parallel = sequence_parallel(asked, spread, version, machine, model)
-    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, parallel, architecture, notes)
+    captured = captured_sizes(asked, version, machine, limits, modes, rewrite, v2, parallel, architecture, notes, engine.old)
     remark(options, asked, version, machine, modes, notes)
     values = {
+        "engine": engine.name,
         "optimization_level": modes.level,
         "compilation_mode": modes.compilation,
         "cudagraph_mode": rewrite.mode,
@@ -87,27 +90,34 @@ def resolve_by_rules(
         "kv_cache_dtype": asked.kv_cache_dtype,
         "model_runner": {True: "V2", False: "V1", None: None}[v2],
         "graph_support": support,
-        "cudagraph_mode_in_config": modes.graphs,
+        "cudagraph_mode_in_config": "NONE" if engine.old else modes.graphs,
         "cudagraph_capture_sizes_in_config": list(captured.configured) if captured else None,
         "max_cudagraph_capture_size_in_config": captured.configured_maximum if captured else None,
         "refused": notes.refused,
     }
-    origins = origins_of(asked, modes, rewrite, limits, choice, machine)
+    origins = {"engine": engine.origin, **origins_of(asked, modes, rewrite, limits, choice, machine)}
     return Resolved(version_text(version), "rules", values, origins, tuple(notes.findings), tuple(notes.assumed))
 
 
 # ---------------------------------------------------------------- steps
 
 
-def _limits(
-    asked: Requested,
-    spread: Deployment,
-    env: Mapping[str, str],
-    version: Version,
-    machine: Machine,
-    model: ModelFacts | None,
-    notes: Notes,
-) -> BatchLimits:
+def _engine(command: Command, platform: str, notes: Notes) -> Engine:
+    engine = engine_of(command, platform)
+    if engine.refusal:
+        notes.refuse("old-engine", f"vLLM {version_text(command.version)} refuses it: {engine.refusal}", engine.instead)
+    if engine.old:
+        effect = "it compiles nothing that is not asked for, and has a batch and a capture list of its own"
+        notes.findings.append(Finding("warning", "old-engine", f"{engine.reason}: {effect}", engine.instead))
+        if platform == "cuda" and command.spread.pooling:
+            notes.assumed.append("A pooling model on the V0 engine: whether its graphs run is not in the rules.")
+        if platform != "cuda":
+            notes.assumed.append(f"The V0 engine was read for CUDA: what it does on {platform} is not known.")
+    return engine
+
+
+def _limits(command: Command, engine: Engine, machine: Machine, notes: Notes) -> BatchLimits:
+    asked, env, version, model = command.asked, command.env, command.version, command.model
     length = asked.max_model_len or (model.max_length if model else None)
     allowed = env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0").strip().lower() in ("1", "true")
     if model and asked.max_model_len and asked.max_model_len > model.max_length and not allowed:
@@ -116,17 +126,23 @@ def _limits(
             f"vLLM refuses --max-model-len {asked.max_model_len}: the model's config allows {model.max_length} tokens",
             "lower it",
         )
-    limits = batch_limits(
-        version,
-        default_tier(version, machine.platform, machine.memory_gib, machine.capability, spread.batched_experts),
-        seqs=asked.max_num_seqs,
-        tokens=asked.max_num_batched_tokens,
-        workers=asked.tensor_parallel * asked.pipeline_parallel,
-        throughput=asked.performance_mode == "throughput",
-        model_length=length,
-        chunked_prefill=asked.chunked_prefill is not False,
-    )
-    if limits.max_num_seqs is None or limits.max_num_batched_tokens is None:
+    batched = command.spread.batched_experts
+    if engine.old and machine.platform != "cpu":
+        limits = old_limits(command, length)
+    else:
+        limits = batch_limits(
+            version,
+            default_tier(version, machine.platform, machine.memory_gib, machine.capability, batched),
+            seqs=asked.max_num_seqs,
+            tokens=asked.max_num_batched_tokens,
+            workers=asked.tensor_parallel * asked.pipeline_parallel,
+            throughput=asked.performance_mode == "throughput",
+            model_length=length,
+            chunked_prefill=asked.chunked_prefill is not False,
+        )
+    if limits.max_num_seqs is not None and limits.max_num_batched_tokens is None:
+        notes.assumed.append("max_num_batched_tokens depends on the model's length here, which is not known.")
+    elif limits.max_num_seqs is None or limits.max_num_batched_tokens is None:
         notes.assumed.append(f"The default batch of vLLM {version_text(version)} on {machine.platform} is not known.")
     if limits.refusal:
         notes.refuse(
@@ -135,7 +151,8 @@ def _limits(
             "raise --max-num-batched-tokens or lower --max-num-seqs",
         )
     tokens = limits.max_num_batched_tokens
-    if asked.chunked_prefill is False and asked.max_num_batched_tokens and length and tokens and tokens < length:
+    whole = not chunks_prefill(command, length) if engine.old else asked.chunked_prefill is False
+    if whole and asked.max_num_batched_tokens and length and tokens and tokens < length:
         notes.refuse(
             "batched-tokens-below-length",
             f"vLLM refuses it: without chunked prefill a prompt of {length} tokens does not fit {tokens} batched tokens",
@@ -145,14 +162,9 @@ def _limits(
 
 
 def _backend(
-    options: ServeOptions,
-    env: Mapping[str, str],
-    version: Version,
-    asked: Requested,
-    machine: Machine,
-    model: ModelFacts | None,
-    notes: Notes,
+    options: ServeOptions, command: Command, engine: Engine, machine: Machine, notes: Notes
 ) -> Choice:
+    asked, env, version, model = command.asked, command.env, command.version, command.model
     choice = asked_backend(options, env, version)
     if choice.refused:
         notes.refused.append(choice.findings[-1].message)
@@ -165,6 +177,10 @@ def _backend(
         notes.assumed.append(
             "The backend is vLLM's own choice for an ordinary decoder; its packages are taken as present."
         )
+    if engine.old:
+        notes.findings.extend(choice.findings)
+        around = _surroundings(asked, version, machine, model)
+        return old_engine_values.old_backend(choice, around, model, asked.flash_attention_version)
     if version < legality.CHECKED_SINCE:
         notes.assumed.append("Before 0.11.2 backends do not state what they need: the needs of 0.11.2 are taken.")
     around = _surroundings(asked, version, machine, model)

@@ -159,12 +159,14 @@ def captured_sizes(
     parallel: bool,
     architecture: str | None,
     notes: Notes,
+    old_engine: bool = False,
 ) -> CaptureList | None:
-    """`parallel`: sequence parallelism is in effect."""
+    """`parallel`: sequence parallelism is in effect. `old_engine`: V0 runs."""
     if machine.platform == "cpu":  # the maximum stays as given, though nothing reads it
         reset = modes.origins["cudagraph_mode"] == "rewrite:piecewise-needs-compilation"
         return CaptureList((), 0, configured_maximum=0 if reset else asked.maximum)  # type: ignore[arg-type]
-    if limits.max_num_seqs is None or limits.max_num_batched_tokens is None or limits.refusal:
+    batch = limits.max_num_batched_tokens or (limits.max_num_seqs if old_engine else None)  # V0's list does not depend on it
+    if limits.max_num_seqs is None or batch is None or limits.refusal:
         return None
     tokens = (asked.speculative_tokens or 1) if asked.speculative_method else 0
     if tokens and v2 is None:
@@ -175,7 +177,7 @@ def captured_sizes(
         CaptureRequest(
             version=version,
             max_num_seqs=limits.max_num_seqs,
-            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_num_batched_tokens=batch,
             speculative_tokens=tokens,
             tensor_parallel=asked.tensor_parallel,
             sequence_parallel=parallel,
@@ -187,6 +189,7 @@ def captured_sizes(
             cudagraph_mode=rewrite.mode,
             sizes_by_flag=asked.sizes_by_flag,
             enforce_eager=asked.eager,
+            old_engine=old_engine,
         ),
         architecture,
     )

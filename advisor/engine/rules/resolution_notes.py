@@ -89,10 +89,12 @@ def remark(
     compilation = options.values.get(COMPILATION)
     keys = set(compilation) if isinstance(compilation, Mapping) else set()
     graph_keys = keys & {"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"}
-    if asked.eager and (graph_keys or asked.sizes or asked.maximum or asked.compilation):
-        said = ", ".join(sorted(graph_keys | ({"mode"} if asked.compilation else set()))) or "the capture sizes"
+    beaten = {"the compilation mode"} if asked.compilation not in (None, modes.compilation) else set()
+    if asked.eager and (graph_keys or asked.sizes or asked.maximum or beaten):
+        said = ", ".join(sorted(graph_keys | beaten)) or "the capture sizes"
         message = f"--enforce-eager makes {said} inert: the graph mode is {modes.graphs}, the compilation mode {modes.compilation}"
-        notes.findings.append(Finding("warning", "eager-with-graph-settings", message, "drop one side"))
+        fix = f"leave --enforce-eager out to have graphs, or leave {said} out"
+        notes.findings.append(Finding("warning", "eager-with-graph-settings", message, fix))
     if asked.level == 3 and version >= LEVELS_SINCE:
         message = "-O3 is the same as -O2, the default, in every release read"
         notes.findings.append(Finding("info", "optimization-o3-equals-o2", message, "leave it out"))
