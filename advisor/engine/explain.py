@@ -26,6 +26,7 @@ from advisor.records import Finding, ModelFacts, Resolved
 Version = tuple[int, ...]
 
 RESOLVED = (
+    "engine",
     "optimization_level",
     "compilation_mode",
     "cudagraph_mode",
