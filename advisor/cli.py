@@ -397,11 +397,15 @@ def explain(
 
 @app.command()
 def migrate(
-    file: Annotated[Path, typer.Argument(help="Profile, vLLM configuration (.yaml), or text with a serve command.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Profile, vLLM configuration or Kubernetes manifest (.yaml), or a script with a serve command."),
+    ],
     to_version: Annotated[str, typer.Option(help="vLLM version to write for.")],
     from_version: Annotated[
         str | None, typer.Option(help="vLLM version that the file is for; a profile knows its own.")
     ] = None,
+    container: Annotated[str | None, typer.Option(help="Which container of a manifest, if several run vLLM.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the file with comments.")] = False,
 ) -> None:
     """Rewrite a serve command for another vLLM version; exit code 1 if something could not be carried over."""
@@ -409,13 +413,13 @@ def migrate(
 
     from advisor.engine.versions import known_version
     from advisor.engine.writing.migrate import migrate as migrated
-    from advisor.export.migrate_file import beside, read_source, rewritten
+    from advisor.export.migrate_file import beside, read_source, rewritten, said_of_manifest
     from advisor.report import migrate as report
 
-    source = read_source(file, from_version)
+    source = read_source(file, from_version, container)
     new, note = known_version(to_version)
     result = migrated(source.options, source.env, source.version, new)
-    notes = (*source.notes, *([note] if note else []))
+    notes = (*source.notes, *([note] if note else []), *said_of_manifest(source, result))
     told = report.Told(result, notes, source.problems, not source.guessed, beside(source, result))
     text = rewritten(source, result)
     if as_json:

@@ -1,4 +1,4 @@
-"""Files that `advisor migrate` takes and gives back: a profile, a vLLM configuration file, or a text with a serve command."""
+"""Files that `advisor migrate` takes and gives back: a profile, a vLLM configuration file, a manifest, or a text with a command."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 from advisor.engine.options import ServeOptions
 from advisor.engine.reading.command_line import ReadCommand, read_command, read_pasted
-from advisor.engine.reading.manifests import read_config_file
+from advisor.engine.reading.manifests import Container, parse_yaml, pasted_container, read_config_file, vllm_container
 from advisor.engine.reading.option_tables import option_status
-from advisor.engine.reading.pasted import unwrap_text
+from advisor.engine.reading.pasted import SERVE, unwrap_text
 from advisor.engine.reading.shell_text import without_comments
 from advisor.engine.versions import RELEASES, known_version, version_text
 from advisor.engine.writing.migrate import Migration
 from advisor.engine.writing.migrate_reading import items_of
 from advisor.engine.writing.spelling_files import vllm_config_yaml
 from advisor.errors import InputError
+from advisor.export.manifest_part import manifest_notes, manifest_part
 from advisor.serving_profile.args import ServeLine, format_line, format_lines
 from advisor.serving_profile.schema import Profile, Serve
 from advisor.serving_profile.store import read_profile
@@ -25,7 +26,7 @@ from advisor.serving_profile.text import profile_text
 from advisor.yaml_files import read_yaml
 
 Version = tuple[int, ...]
-PROFILE, CONFIG, COMMAND = "profile", "vllm-yaml", "command"
+PROFILE, CONFIG, COMMAND, MANIFEST = "profile", "vllm-yaml", "command", "manifest"
 # What is said although it needs no attention: what became of words that are not in the result, or not as they were written.
 _SAID = ("variable-default-taken", "shell-words-left-out", "commands-passed-over", "words-passed-over", "env-value-not-known")
 _SECRET = "variable-not-expanded"  # in a profile a variable stands for a secret and is expected
@@ -36,7 +37,7 @@ _LONG = 100  # characters; a longer command is broken, one option a line
 class Source:
     """What a file says, as its version reads it."""
 
-    kind: str  # profile, vllm-yaml or command
+    kind: str  # profile, vllm-yaml, command or manifest
     version: Version
     model: str | None
     options: ServeOptions
@@ -48,33 +49,41 @@ class Source:
     extra: tuple[str, ...] = ()  # shell variables that stand alone
     references: tuple[str, ...] = ()  # shell variables that the written command leaves to the shell
     quoted: frozenset[str] = frozenset()  # those in double quotes
+    container: Container | None = None  # of a manifest
+    entry: str = SERVE
 
 
-def read_source(path: Path, from_version: str | None) -> Source:
+def read_source(path: Path, from_version: str | None, container: str | None = None) -> Source:
     """The file's command as `from_version` reads it; a profile and an image's tag know their version themselves.
 
-    Raises InputError for a file that is none of the three, and for a version that is not known.
+    `container` names one of a manifest. Raises InputError for a file that is none of these, and for a version that is not known.
     """
     if path.suffix in (".yaml", ".yml"):
+        documents = parse_yaml(_raw(path), str(path))
+        if any(isinstance(one, dict) and "kind" in one and "apiVersion" in one for one in documents):
+            return _manifest(vllm_container(documents, container), from_version)
         data, _ = read_yaml(path, "file")
         if isinstance(data, dict) and str(data.get("schema", "")).startswith("advisor."):
             return _profile(read_profile(path), from_version)
         if not isinstance(data, dict):
             raise InputError(f"file {str(path)!r}: expected options of `vllm serve`, found {type(data).__name__}")
-        if "kind" in data and "apiVersion" in data:
-            raise InputError(f"file {str(path)!r} is a Kubernetes manifest", "put its command into a text file")
         return _as_read(CONFIG, lambda version: read_config_file(data, version), from_version)
-    return _command(_text(path), from_version)
+    return _command(without_comments(_raw(path)), from_version)
 
 
-def _text(path: Path) -> str:
+def _raw(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"file {str(path)!r} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"file {str(path)!r} cannot be read: {error}") from None
-    return without_comments(text)
+
+
+def _manifest(container: Container, from_version: str | None) -> Source:
+    pasted = pasted_container(container)
+    source = _as_read(MANIFEST, lambda version: read_pasted(pasted, version), from_version or pasted.version)
+    return replace(source, quoted=pasted.quoted, container=container, entry=pasted.entry)
 
 
 def _command(text: str, from_version: str | None) -> Source:
@@ -157,6 +166,11 @@ def rewritten(source: Source, migration: Migration) -> str:
         return vllm_config_yaml(source.model, migration.spelling.options, migration.new)
     if source.profile is not None:
         return _profile_text(source.profile, line, migration)
+    if source.container is not None:
+        # What the container's env says stays there.
+        line = replace(line, env={name: value for name, value in line.env.items() if source.container.env.get(name) != value})
+        text = shell_text(line, source.references, source.quoted, source.extra)
+        return manifest_part(source.container, source.entry, line, text)
     return shell_text(line, source.references, source.quoted, source.extra) + "\n"
 
 
@@ -193,6 +207,12 @@ def _profile_text(profile: Profile, line: ServeLine, migration: Migration) -> st
         f"everything else, above all every figure, is of vLLM {profile.software.vllm}: measure it again.\n"
     )
     return head + profile_text(profile.model_copy(update={"serve": serve}))
+
+
+def said_of_manifest(source: Source, migration: Migration) -> tuple[str, ...]:
+    if source.container is None:
+        return ()
+    return tuple(manifest_notes(source.container, migration.spelling.env, version_text(migration.new)))
 
 
 def beside(source: Source, migration: Migration) -> dict[str, Any]:

@@ -359,6 +359,50 @@ def test_without_from_version_the_newest_release_that_accepts_it_is_taken_and_sa
     assert text == """vllm serve m --compilation-config '{"cudagraph_capture_sizes":[8]}'\n"""
 
 
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - name: server
+    image: vllm/vllm-openai:v0.13.0
+    env: [{name: SEQS, value: "64"}, {name: VLLM_ATTENTION_BACKEND, value: FLASHINFER}, {name: K, valueFrom: {}}]
+    %s
+"""
+
+
+def migrated_part(tmp_path, lines):
+    path = tmp_path / "pod.yaml"
+    path.write_text(f"kind: Service\napiVersion: v1\n---{MANIFEST % lines}")
+    code, text = run(path, "--to-version", "0.26.0")
+    assert code == 0 and "# note: take out of env: VLLM_ATTENTION_BACKEND" in text.splitlines()
+    assert "# note: image vllm/vllm-openai:v0.13.0: take one of vLLM 0.26.0" in text.splitlines()
+    return yaml.safe_load(text)
+
+
+def test_args_of_a_manifest(tmp_path):
+    part = migrated_part(tmp_path, 'args: [m, --max-num-seqs, $(SEQS), --served-model-name, a b, --api-key, "$(K)"]')
+    assert part == {
+        "name": "server",
+        "args": ["--model", "m", "--attention-backend", "FLASHINFER", "--max-num-seqs", "64", "--served-model-name", "a b",
+                 "--api-key", "$(K)"],
+    }  # fmt: skip
+    read = read_command(["docker", "run", "vllm/vllm-openai:v0.26.0", *part["args"]], (0, 26, 0))
+    assert (read.model, [one for one in read.findings if one.severity == "error"]) == ("m", [])
+
+
+def test_a_shell_of_a_manifest_stays_one(tmp_path):
+    part = migrated_part(tmp_path, "command: [/bin/sh, -c, 'set -e; A=1; vllm serve m --seed $A --port $PORT']")
+    assert part["command"] == ["/bin/sh", "-c"]
+    assert part["args"] == ["exec vllm serve m --attention-backend FLASHINFER --seed 1 --port $PORT"]
+
+
+def test_a_command_of_a_manifest(tmp_path):
+    part = migrated_part(tmp_path, "command: [env, 'X=1', vllm, serve, m]")
+    assert part["command"] == ["vllm", "serve"] and part["args"] == ["m", "--attention-backend", "FLASHINFER"]
+    assert part["env"] == [{"name": "X", "value": "1"}]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "arguments", "problem"),
     [
@@ -367,7 +411,7 @@ def test_without_from_version_the_newest_release_that_accepts_it_is_taken_and_sa
         ("a.sh", "vllm serve m\n", ["--to-version", "0.8.0"], "too old"),
         ("a.sh", "vllm serve m\n", ["--to-version", "new"], "is not a vLLM version"),
         ("a.yaml", "- a\n", ["--to-version", "0.26.0"], "expected options of `vllm serve`, found list"),
-        ("a.yaml", "apiVersion: v1\nkind: Pod\n", ["--to-version", "0.26.0"], "Kubernetes manifest"),
+        ("a.yaml", "apiVersion: v1\nkind: Pod\n", ["--to-version", "0.26.0"], "no container of the manifest runs vLLM; it has: none"),
         ("a.yaml", "a: [\n", ["--to-version", "0.26.0"], "not valid YAML"),
         ("missing.sh", None, ["--to-version", "0.26.0"], "does not exist"),
     ],

@@ -29,7 +29,7 @@ _DOCKER_SWITCHES = {
     "--rm", "--privileged", "--init", "--interactive", "--tty", "--detach", "--publish-all", "--read-only", "--no-healthcheck",
     "--oom-kill-disable", "--disable-content-trust", "--quiet", "--sig-proxy", "--replace", "--tls-verify",
 }  # fmt: skip
-_SHELLS = ("sh", "bash", "zsh", "dash")
+SHELLS = ("sh", "bash", "zsh", "dash")
 _API_MODULE = "vllm.entrypoints.openai.api_server"
 _CLI_MODULES = ("vllm.entrypoints.cli.main", "vllm")
 _SAY_ONLY = ("echo", "printf", "pip", "pip3", "which", "command", "type", "pkill", "pgrep", "grep", "cat", "alias")
@@ -142,7 +142,7 @@ def _start(words: list[Word], at: int, env: dict[str, str], passed: bool) -> Pas
     name = PurePosixPath(words[at].text).name
     if name in _CONTAINERS and not (passed and not _runs_image(words, at)):
         return _container(words[at + 1 :], env)
-    if name in _SHELLS and not (passed and not any(word.text.endswith("c") for word in words[at + 1 :])):
+    if name in SHELLS and not (passed and not any(word.text.endswith("c") for word in words[at + 1 :])):
         return _shell(words[at + 1 :], env)
     if name == "eval":
         return unwrap_text(" ".join(word.text for word in words[at + 1 :]), env, words[at].position)
@@ -169,7 +169,7 @@ def _starts_vllm(words: list[Word], at: int) -> bool:
     name = PurePosixPath(text).name
     if name == "vllm":
         return after[:1] == ["serve"]
-    if name in _SHELLS:
+    if name in SHELLS:
         return any("vllm" in word for word in after)
     if text == "-m":
         return after[:1] == [_API_MODULE]
@@ -290,7 +290,7 @@ def _container_variable(text: str, env: dict[str, str], outside: Mapping[str, st
 def _in_image(image: Word, words: list[Word], env: dict[str, str], own_entry: bool) -> Pasted:
     """vLLM's own images take arguments of the server; others, and images with another entry point, take a whole command."""
     names = [PurePosixPath(word.text).name for word in words[:2]]
-    calls = bool(names) and (names[0] in (*_SHELLS, "vllm", "serve") or re.fullmatch(r"python[\d.]*", names[0]))
+    calls = bool(names) and (names[0] in (*SHELLS, "vllm", "serve") or re.fullmatch(r"python[\d.]*", names[0]))
     if own_entry or calls:
         return _command(words, env)
     if "vllm" not in image.text:
