@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from advisor.engine.capture import Coverage
-from advisor.engine.foretold import decode_coverage
+from advisor.engine.capture import Coverage, remedy
+from advisor.engine.foretold import capture_request, decode_coverage, speculative_tokens
 from advisor.engine.options import ATTENTION, COMPILATION
 from advisor.engine.reading.command_line import ReadCommand
 from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
@@ -50,6 +50,7 @@ _SET_BY: dict[str, tuple[str, ...]] = {
     "max_num_seqs": ("--max-num-seqs",),
     "max_num_batched_tokens": ("--max-num-batched-tokens",),
 }
+_MEASURED = "advisor buckets says which sizes pay for the batches that run"
 _ABSTRACT_KEYS = ("mode", "level", "cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size")
 
 
@@ -87,7 +88,7 @@ def explain(
     resolved = _with_installed(rules, installed) if installed else rules
     asked = read_request(read.options, read.env, version)
     covered = decode_coverage(asked, resolved.values, version, gpu.platform, gpu.compute_capability)
-    findings = [*said, *read.findings, *resolved.findings, *_coverage_findings(covered, resolved, asked, version)]
+    findings = [*said, *read.findings, *resolved.findings, *_coverage_findings(covered, resolved, asked, gpu, version)]
     return {
         "vllm_version": resolved.vllm_version,
         "source": resolved.source,
@@ -182,29 +183,30 @@ def _coverage_json(covered: Coverage | None) -> dict[str, Any]:
     }
 
 
-def _coverage_findings(
-    covered: Coverage | None, resolved: Resolved, asked: Requested, version: Version
-) -> list[Finding]:
-    """The largest decode batches run outside FULL graphs although the command's graph mode has some."""
+def _coverage_findings(covered: Coverage | None, resolved: Resolved, asked: Requested, gpu: Gpu, version: Version) -> list[Finding]:
+    """The largest decode batches run outside FULL graphs although the command's graph mode has some.
+
+    With vLLM's own limits for both this is what everybody gets, and matters with that many requests in flight only: an info.
+    """
     full = "FULL" in str(resolved.values.get("cudagraph_mode")) and not resolved.values.get("enforce_eager")
     if covered is None or not full or not covered.uncovered_decode_batches:
         return []
+    most, top = covered.full_decode_max, covered.operating_point
+    request = capture_request(asked, resolved.values, version, gpu.platform, gpu.compute_capability)
+    words = remedy(request) if request else None
+    fewer = f"--max-num-seqs {max(1, most // (1 + speculative_tokens(asked, resolved.values)))}"
+    fix = f"{words}, or {fewer}" if words else fewer
+    if (asked.max_num_seqs, asked.sizes, asked.maximum, asked.speculative_method) == (None, None, None, None):
+        message = f"by default decode batches above {most} tokens run outside FULL graphs, and {top} can come"
+        return [Finding("info", "operating-point-not-covered", message, f"only for more than {most} requests at once: {fix}")]
     ranges = ", ".join(
         f"{low} to {high}" if low != high else str(low) for low, high in covered.uncovered_decode_batches
     )
     message = (
-        f"decode batches of {ranges} tokens run outside FULL graphs: the largest FULL graph holds {covered.full_decode_max}, "
-        f"the largest decode batch is {covered.operating_point}"
+        f"decode batches of {ranges} tokens run outside FULL graphs: the largest FULL graph holds {most}, "
+        f"the largest decode batch is {top}"
     )
-    return [Finding("warning", "operating-point-not-covered", message, _list_fix(covered, asked, version))]
-
-
-def _list_fix(covered: Coverage, asked: Requested, version: Version) -> str:
-    lower = f"or lower --max-num-seqs to {max(1, covered.full_decode_max // (1 + (asked.speculative_tokens or 0)))}"
-    if not covered.suggestion:
-        return lower.removeprefix("or ")
-    flag = "--cudagraph-capture-sizes" if version >= (0, 11, 2) else "--cuda-graph-sizes"
-    return f"{flag} {' '.join(map(str, covered.suggestion))}, {lower}"
+    return [Finding("warning", "operating-point-not-covered", message, f"{fix}; {_MEASURED}")]
 
 
 def version_finding(note: str | None, version: Version) -> tuple[Finding, ...]:

@@ -71,6 +71,39 @@ def test_the_fix_for_coverage_covers():
     assert answer(f"vllm serve M --max-num-seqs 600 {flag}")["coverage"]["uncovered_decode_batches"] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "version", "fix"),
+    [
+        ("--max-num-seqs 64 --cudagraph-capture-sizes 1 2 4 8", (0, 26, 0),
+         "--cudagraph-capture-sizes 1 2 4 8 16 24 32 40 48 56 64"),
+        ("--max-num-seqs 1024", (0, 26, 0), "--max-cudagraph-capture-size 1024"),
+        ("--max-num-seqs 1024", (0, 33, 0), "--max-cudagraph-capture-size 1024"),
+        ("--max-num-seqs 1024", (0, 11, 0), "--cuda-graph-sizes 1024"),
+        ("--max-num-seqs 600", (0, 26, 0), "--max-num-seqs 608 --max-cudagraph-capture-size 608"),
+        ("--max-num-seqs 12", (0, 29, 0), "--cudagraph-capture-sizes 1 2 4 8 12 16 24"),
+        ("--max-num-seqs 20 --cuda-graph-sizes 1 2 4", (0, 11, 0), "--cuda-graph-sizes 1 2 4 8 16 20"),
+    ],
+)  # fmt: skip
+def test_the_fix_for_coverage_leaves_no_gap(words, version, fix):
+    """A batch one above the old list must not be padded to the largest graph."""
+    found = answer(f"vllm serve M {words}", version)
+    told = next(finding for finding in found["findings"] if finding["code"] == "operating-point-not-covered")
+    assert (told["severity"], told["fix"].split(", or")[0]) == ("warning", fix)
+    assert "advisor buckets" in told["fix"]
+    kept = words if "--cuda" not in words else words[: words.index(" --cuda")]
+    again = answer(f"vllm serve M {kept} {fix}", version)
+    sizes = again["resolved"]["cudagraph_capture_sizes"]
+    assert again["coverage"]["uncovered_decode_batches"] == []
+    assert max(high - low for low, high in zip([0, *sizes], sizes, strict=False)) <= 16
+
+
+def test_the_default_is_told_in_one_short_line():
+    found = answer("vllm serve M")["findings"]
+    assert [(finding["severity"], finding["code"]) for finding in found] == [("info", "operating-point-not-covered")]
+    assert found[0]["fix"] == "only for more than 512 requests at once: --max-cudagraph-capture-size 1024, or --max-num-seqs 512"
+    assert len(found[0]["message"]) < 100
+
+
 def test_requested_uses_the_names_of_settings():
     text = "VLLM_LOGGING_LEVEL=DEBUG vllm serve M --max-num-seqs 8 -cc.cudagraph_mode=FULL -cc.backend=eager --seed 1"
     assert answer(text)["requested"] == {

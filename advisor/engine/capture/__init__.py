@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advisor.engine.capture.coverage import coverage
+from advisor.engine.capture.remedy import remedy
 from advisor.engine.capture.request import CaptureList, CaptureRequest, Coverage
 from advisor.engine.capture.sizes import capture_list
 
-__all__ = ["CaptureList", "CaptureRequest", "Coverage", "capture_list", "coverage", "with_model_default"]
+__all__ = ["CaptureList", "CaptureRequest", "Coverage", "capture_list", "coverage", "remedy", "with_model_default"]
 
 
 def with_model_default(request: CaptureRequest, architecture: str | None) -> CaptureRequest:

@@ -49,6 +49,12 @@ def next_size(sizes: Sequence[int], tokens: int) -> int | None:
     return sizes[place] if place < len(sizes) else None
 
 
+def vllm_steps(version: tuple[int, ...], top: int) -> tuple[int, ...]:
+    """The sizes of vLLM's own grid up to `top`: 1, 2, 4 and steps of 8, of 16 from 256 on since 0.11.2."""
+    steps = range(8, top + 1, 8) if version < (0, 11, 2) else sorted(_grid(top))
+    return tuple(size for size in (1, 2, 4, *steps) if size <= top)
+
+
 def _refuse(finding: Finding, configured: tuple[int, ...] = ()) -> CaptureList:
     top = configured[-1] if configured else 0
     return CaptureList((), 0, (finding,), configured, top, refused=True)
