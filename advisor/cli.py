@@ -359,7 +359,7 @@ def export(
 def explain(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="What you run, after --: vllm serve MODEL ..., docker run ..., python -m ..."),
+        typer.Argument(help="What you run, after --: vllm serve MODEL ..., docker run ..., or a file with it, such as serve.sh."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A YAML file for `vllm serve --config`, instead of a command.")
@@ -374,9 +374,7 @@ def explain(
     model_config: Annotated[
         Path | None, typer.Option(help="The model's config.json, if the model is not a folder that is here.")
     ] = None,
-    engine_python: Annotated[
-        str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")
-    ] = sys.executable,
+    engine_python: options.EnginePython = sys.executable,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Say what a vLLM command really does: resolved values, CUDA graph coverage, and what is lost, ignored or refused."""

@@ -37,6 +37,8 @@ Launcher = Annotated[
         "Whatever is reported comes from cold ones."
     ),
 ]
-EnginePython = Annotated[str, typer.Option(help="Python of the environment that holds vLLM; default: this one.")]
+EnginePython = Annotated[
+    str, typer.Option(help="Python of the environment that holds vLLM; default: this one.", show_default=False)
+]
 Runs = Annotated[Path, typer.Option(help="Folder for studies: logs, raw results, journal.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")]

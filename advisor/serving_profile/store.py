@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.records import Facts, Objective, Workload
-from advisor.serving_profile.schema import Profile, schema_version
+from advisor.serving_profile.schema import SCHEMA_NAME, Profile, schema_version
 from advisor.serving_profile.scrub import model_name
 from advisor.serving_profile.text import profile_text
 from advisor.yaml_files import read_model, read_yaml
@@ -35,7 +35,9 @@ def file_name(text: str) -> str:
 def read_profile(path: Path) -> Profile:
     """The profile in a file. Raises InputError with file and line; of several mistakes, all are listed."""
     data, lines = read_yaml(path, "profile")
-    if isinstance(data, dict) and "schema" in data:
+    if not isinstance(data, dict) or "schema" not in data:
+        raise InputError(f"{str(path)!r} is not an advisor profile: no `schema: {SCHEMA_NAME}/...`")
+    if "schema" in data:
         try:
             schema_version(data["schema"])
         except ValueError as error:

@@ -3,7 +3,7 @@
 JSON lines, standard input to standard output, until the input ends:
     {"model": "org/name", "revision": null or a branch, tag or commit}
  -> {"ok": true, "config": {...}, "revision": commit or null}
- or {"ok": false, "error_type": "no_hub_client" | "model_unreachable" | "config_missing" | "config_unreadable",
+ or {"ok": false, "error_type": "no_vllm" | "no_hub_client" | "model_unreachable" | "config_missing" | "config_unreadable",
      "error": "one line"}
 
 The target interpreter does this because it holds the hub's client, its cache settings and its login. HF_HUB_OFFLINE,
@@ -13,6 +13,7 @@ HF_ENDPOINT and HF_TOKEN count as they do for vLLM.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import re
@@ -56,11 +57,18 @@ def forget_own_folder() -> None:
 
 def respond(request: dict) -> dict:
     try:
+        if not vllm_is_here():
+            raise Refusal("no_vllm", f"{sys.executable} has no vLLM")
         path = config_path(request["model"], request.get("revision"))
         commit = re.search(r"/snapshots/([0-9a-f]{40})/", path)
         return {"ok": True, "config": read_config(path), "revision": commit.group(1) if commit else None}
     except Refusal as refusal:
         return {"ok": False, "error_type": refusal.error_type, "error": str(refusal)}
+
+
+def vllm_is_here() -> bool:
+    """Asked first: an interpreter without vLLM is the wrong one, whatever else it lacks."""
+    return importlib.util.find_spec("vllm") is not None
 
 
 def config_path(model: str, revision: str | None) -> str:

@@ -411,7 +411,7 @@ def test_a_command_of_a_manifest(tmp_path):
         ("a.sh", "vllm serve m\n", ["--to-version", "0.8.0"], "too old"),
         ("a.sh", "vllm serve m\n", ["--to-version", "new"], "is not a vLLM version"),
         ("a.yaml", "- a\n", ["--to-version", "0.26.0"], "expected options of `vllm serve`, found list"),
-        ("a.yaml", "apiVersion: v1\nkind: Pod\n", ["--to-version", "0.26.0"], "no container of the manifest runs vLLM; it has: none"),
+        ("a.yaml", "apiVersion: v1\nkind: Pod\n", ["--to-version", "0.26.0"], "no container of the manifest runs vLLM"),
         ("a.yaml", "a: [\n", ["--to-version", "0.26.0"], "not valid YAML"),
         ("missing.sh", None, ["--to-version", "0.26.0"], "does not exist"),
     ],

@@ -14,10 +14,12 @@ import pytest
 
 from advisor.engine.explain import RESOLVED, Gpu, explain, has_errors
 from advisor.engine.reading.command_line import read_command
+from advisor.engine.reading.option_tables import option_status
+from advisor.engine.versions import RELEASES
 from advisor.errors import InputError
 from advisor.inspection.gpu_names import KNOWN
 from advisor.inspection.gpu_specs import spec_of
-from advisor.inspection.serve_command import Question, installed_version
+from advisor.inspection.serve_command import _OWN, Question, installed_version
 from advisor.inspection.serve_command import answer as ask
 from advisor.report.explain import explain_lines
 
@@ -295,6 +297,28 @@ def test_a_value_that_is_not_known_counts_as_not_given():
     assert found["requested"]["--max-num-seqs"] == "$N"
     # --cuda-graph-sizes is gone in 0.26, whatever it is given
     assert [one["code"] for one in found["findings"] if one["severity"] == "error"] == ["option-renamed"]
+
+
+def test_a_profile_is_no_config_file():
+    path = next((ROOT / "profiles").glob("*/*.yaml"))
+    for question in (Question(config=path), Question((str(path),))):
+        with pytest.raises(InputError, match="is a profile of the advisor") as raised:
+            ask(question)
+        assert raised.value.hint == f"advisor export {path}  prints its command"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("--json", "put --json before --: advisor explain --json -- vllm serve ..."),
+        ("--vllm-version=1", "put --vllm-version before --: advisor explain --vllm-version ... -- vllm serve ..."),
+    ],
+)
+def test_own_options_behind_the_command(word, hint):
+    with pytest.raises(InputError, match="at word 4 is an option of `advisor explain`") as raised:
+        told("vllm", "serve", "m", word)
+    assert raised.value.hint == hint
+    assert not any(option_status(option, release).exists for release in RELEASES for option in _OWN)
 
 
 def test_a_yaml_file_is_what_it_holds(tmp_path):

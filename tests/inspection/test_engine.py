@@ -131,6 +131,7 @@ def test_a_hub_model_goes_through_the_target(answers):
     ("kind", "error"),
     [
         ("model_unreachable", EnvironmentMismatch),
+        ("no_vllm", EnvironmentMismatch),
         ("no_hub_client", EnvironmentMismatch),
         ("config_missing", InputError),
         ("config_unreadable", InputError),

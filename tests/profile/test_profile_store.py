@@ -67,6 +67,16 @@ def test_newer_schema_is_refused_alone(written):
     assert "something_new" not in message and "\n" not in message
 
 
+@pytest.mark.parametrize("text", ["model: m\nmax-num-seqs: 8\nseed: 1\n", "- a\n", ""])
+def test_what_is_no_profile_is_one_line(tmp_path, text):
+    path = tmp_path / "cfg.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_profile(path)
+    assert raised.value.problem == f"'{path}' is not an advisor profile: no `schema: advisor.profile/...`"
+    assert raised.value.hint is None
+
+
 @pytest.mark.parametrize("schema", ["advisor.study/1", "1", "advisor.profile/0", "advisor.profile/x"])
 def test_other_files_are_refused(written, schema):
     change(written, SCHEMA, schema)

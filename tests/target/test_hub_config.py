@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.errors import EnvironmentMismatch
 from advisor.inspection.engine import describe_model
 from advisor.target import hub_config
 
@@ -31,7 +32,18 @@ def hub(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", module)
     monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
     monkeypatch.setattr(hub_config, "hub_out_of_reach", lambda: False)
+    monkeypatch.setattr(hub_config, "vllm_is_here", lambda: True)
     return module
+
+
+def test_an_interpreter_without_vllm_is_told_before_the_hub_is_asked(tmp_path):
+    """A real one: this Python without its packages."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    with pytest.raises(EnvironmentMismatch, match=r"has no vLLM$") as raised:
+        describe_model(str(bare), "Qwen/Qwen3-8B", [])
+    assert "--engine-python" in raised.value.hint
 
 
 def test_a_config_and_its_commit(hub, tmp_path: Path):
