@@ -66,6 +66,9 @@ CODES = [
     "batched-tokens-below-length",
     "dbo-needs-deepep",
     "old-engine",
+    "value-invalid",
+    "option-given-twice",
+    "dtype-not-supported",
     "cascade-removed",
     "short-o-dotted-removed",
 ]

@@ -29,6 +29,7 @@ Version = tuple[int, ...]
 
 MODEL_OPTION_MOVED = (0, 11, 2)  # `vllm serve --model M` is refused before and taken for the positional one since
 SERVED_NAME_NEEDS_MODEL = (0, 17, 1)
+_GATHERED = ("--middleware",)  # argparse's append
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def _options(
             findings += said
             jsons += [value] if value else []
             continue
+        findings += _given_before(given, options, origins)
         options[given.option] = _plain(given)
         origins[given.option] = given.word.origin
     for group in dotted:
@@ -228,6 +230,16 @@ def _options(
         options[option] = dict(value.value) if isinstance(value.value, Mapping) else value.value
         origins[option] = value.origin
     return options, origins
+
+
+def _given_before(given: Given, options: Mapping[str, Any], origins: Mapping[str, str]) -> list[Finding]:
+    """An option that is given a second time, with another value. One in the config file is meant to be replaced."""
+    before, now = options.get(given.option), _plain(given)
+    if given.option not in options or before == now or origins[given.option] != given.word.origin or given.option in _GATHERED:
+        return []
+    first, last = (" ".join(map(str, value)) if isinstance(value, list) else value for value in (before, now))
+    message = f"{given.option} is given twice: {last} counts, {first} is dropped without a word"
+    return [Finding("warning", "option-given-twice", message, "give it once")]
 
 
 def _dotted_unknown(group: Dotted, version: Version) -> Finding:

@@ -69,6 +69,7 @@ def read_request(options: ServeOptions, env: Mapping[str, str], version: Version
     compilation = reader.config(COMPILATION)
     speculative = reader.config(SPECULATIVE)
     sizes, by_flag, maximum = _capture(reader, compilation)
+    _check_memory_share(reader)
     passes = compilation.get("pass_config") if isinstance(compilation.get("pass_config"), Mapping) else {}
     values = {
         "level": _level(reader),
@@ -130,9 +131,8 @@ class Reader:
             return None
         found = _whole(value)
         if found is None or found < 1:
-            self.problems.append(
-                Problem("value-invalid", f"{name} takes a whole number of at least 1, found {value!r}")
-            )
+            message = f"{name} takes a whole number of at least 1, found {value!r}"
+            self.problems.append(Problem("value-invalid", message, f"{name} 1, or leave it out"))
             return None
         return found
 
@@ -149,6 +149,18 @@ class Reader:
 
 
 # ---------------------------------------------------------------- single values
+
+
+def _check_memory_share(reader: Reader) -> None:
+    """`CacheConfig.gpu_memory_utilization`: at most 1 in every release, above 0 from 0.11.2 on."""
+    given = reader.options.get("--gpu-memory-utilization")
+    try:
+        share = float(str(given)) if given is not None else None
+    except ValueError:
+        return
+    if share is not None and (not share <= 1 or (share <= 0 and reader.version >= (0, 11, 2))):
+        message = f"--gpu-memory-utilization is a share of the GPU's memory above 0 and at most 1, vLLM refuses {given}"
+        reader.problems.append(Problem("value-invalid", message, "0.9, for example"))
 
 
 def _level(reader: Reader) -> int | None:

@@ -22,7 +22,15 @@ from advisor.engine.rules.old_engine import Command, Engine, engine_of
 from advisor.engine.rules.old_engine_values import chunks_prefill, old_limits
 from advisor.engine.rules.requested import Reader, Requested, read_request
 from advisor.engine.rules.resolution_graphs import captured_sizes, resolved_modes, runner_rewrite, sequence_parallel
-from advisor.engine.rules.resolution_notes import Machine, Notes, assume_model, machine_of, origins_of, remark
+from advisor.engine.rules.resolution_notes import (
+    BFLOAT16_SINCE,
+    Machine,
+    Notes,
+    assume_model,
+    machine_of,
+    origins_of,
+    remark,
+)
 from advisor.engine.versions import version_text
 from advisor.records import Finding, ModelFacts, Resolved
 
@@ -207,6 +215,8 @@ def _cpu_backend(choice: Choice, version: Version, notes: Notes) -> Choice:
 def _surroundings(asked: Requested, version: Version, machine: Machine, model: ModelFacts | None) -> Surroundings:
     given = asked.dtype if asked.dtype not in (None, "auto") else None
     dtype = given or (model.dtype if model else None) or "bfloat16"
+    if given is None and dtype == "bfloat16" and machine.capability < BFLOAT16_SINCE:
+        dtype = "float16"  # vLLM's own fallback, with a warning in the log
     return Surroundings(
         version=version,
         compute_capability=machine.capability,

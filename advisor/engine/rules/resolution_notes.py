@@ -15,6 +15,7 @@ from advisor.records import Finding, ModelFacts
 
 ASSUMED_CAPABILITY = (9, 0)
 ASSUMED_MEMORY_GIB = 80.0
+BFLOAT16_SINCE = (8, 0)  # compute capability
 
 
 @dataclass
@@ -95,6 +96,11 @@ def remark(
         message = f"--enforce-eager makes {said} inert: the graph mode is {modes.graphs}, the compilation mode {modes.compilation}"
         fix = f"leave --enforce-eager out to have graphs, or leave {said} out"
         notes.findings.append(Finding("warning", "eager-with-graph-settings", message, fix))
+    if machine.platform == "cuda" and asked.dtype == "bfloat16" and machine.capability < BFLOAT16_SINCE:
+        # The worker's check, in all releases (check_if_supports_dtype since 0.10.2): the configuration is built before it.
+        capability = ".".join(map(str, machine.capability))
+        message = f"vLLM stops while it starts: bfloat16 needs compute capability 8.0, this GPU has {capability}"
+        notes.findings.append(Finding("error", "dtype-not-supported", message, "--dtype half"))
     if asked.level == 3 and version >= LEVELS_SINCE:
         message = "-O3 is the same as -O2, the default, in every release read"
         notes.findings.append(Finding("info", "optimization-o3-equals-o2", message, "leave it out"))
