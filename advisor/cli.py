@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -53,6 +54,11 @@ def _say(text: str = "", end: str = "\n") -> None:
         raise
     except OSError as error:
         raise _output_lost(error) from None
+
+
+def _columns() -> int | None:
+    """Width of the terminal that is printed to; None for a file or a pipe, whose lines are never broken."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _output_lost(error: OSError) -> AdvisorError:
@@ -383,12 +389,13 @@ def explain(
     from advisor.engine.explain import has_errors
     from advisor.inspection.serve_command import Question, answer
     from advisor.report.explain import explain_lines
+    from advisor.report.wrapping import wrapped_findings
 
     question = Question(
         tuple(command or ()), config, k8s, container, vllm_version, gpu, model_config, engine_python
     )  # fmt: skip
     found = answer(question)
-    _say(json.dumps(found, indent=2) if as_json else "\n".join(explain_lines(found)))
+    _say(json.dumps(found, indent=2) if as_json else "\n".join(wrapped_findings(explain_lines(found), _columns())))
     if has_errors(found):
         raise typer.Exit(1)
 
@@ -413,6 +420,7 @@ def migrate(
     from advisor.engine.writing.migrate import migrate as migrated
     from advisor.export.migrate_file import beside, read_source, rewritten, said_of_manifest
     from advisor.report import migrate as report
+    from advisor.report.wrapping import wrapped
 
     source = read_source(file, from_version, container)
     new, note = known_version(to_version)
@@ -423,7 +431,7 @@ def migrate(
     if as_json:
         _say(json.dumps(report.as_json(told, text, source.model), indent=2))
     else:
-        _say("\n".join(report.comment_lines(told)))
+        _say("\n".join(wrapped(report.comment_lines(told), _columns())))
         _say(text, end="")
     if not told.complete:
         raise typer.Exit(1)
@@ -462,7 +470,9 @@ def buckets(
         Path | None, typer.Option(help="Measured step times: JSON {tokens: ms} or two columns.")
     ] = None,
     eager_ms: Annotated[float | None, typer.Option(help="Least time of a step without a graph.", min=0)] = None,
-    kv_gib: Annotated[float | None, typer.Option(help="KV cache; default: what --log says, or 40.", min=0.1)] = None,
+    kv_gib: Annotated[
+        float | None, typer.Option(help="KV cache; default: what --log says, or half of the GPU's memory.", min=0.1)
+    ] = None,
     kv_pressure: Annotated[
         float, typer.Option(help="Share of the time in which the KV cache is full, and limits the batch.", min=0, max=1)
     ] = 1.0,
@@ -480,4 +490,4 @@ def buckets(
         max_num_batched_tokens, serve_args, gpu, log, step_times, eager_ms,
         Prices(pressure=kv_pressure, lifetime_s=parse_duration_s(lifetime, "--lifetime")), kv_gib, cover,
     ))  # fmt: skip
-    _say(planning.as_json(told) if as_json else "\n".join(buckets_lines(told)))
+    _say(planning.as_json(told) if as_json else "\n".join(buckets_lines(told, _columns())))

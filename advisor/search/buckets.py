@@ -202,10 +202,13 @@ def _gpu(name: str | None) -> tuple[tuple[int, int] | None, float | None, str]:
 def _prices(question: Question, log_text: str) -> tuple[Prices, str | None]:
     """(prices, what of them is assumed)."""
     told = question.kv_gib or (available_kv_gib(log_text) if log_text else None)
-    prices = Prices(told or PRICES.kv_gib, question.prices.pressure, question.prices.lifetime_s)
+    memory = _gpu(question.gpu)[1]
+    assumed_gib = memory / 2 if memory else PRICES.kv_gib
+    prices = Prices(told or assumed_gib, question.prices.pressure, question.prices.lifetime_s)
     if told:
         return prices, None
-    return prices, f"assumed: {prices.kv_gib:g} GiB of KV cache (--kv-gib, or --log of a launch)"
+    whose = f"the {memory:g} GiB of {question.gpu}" if memory else "an H100's 80 GiB"
+    return prices, f"assumed: {prices.kv_gib:g} GiB of KV cache, half of {whose} (--kv-gib, or --log of a launch)"
 
 
 def _assumptions(times: StepTimes, costs: GraphCosts, priced: str | None) -> list[str]:

@@ -89,6 +89,39 @@ def test_lines_for_people(file):
     assert covered["recommended"]["sizes"][-1] == 256 and "--cover" not in "\n".join(buckets_lines(covered))
 
 
+def test_lines_fit_a_terminal_and_the_flag_stays_whole(file):
+    told = answer(Question(file, vllm_version="0.26.0", max_num_seqs=64))
+    wide, lines = buckets_lines(told), buckets_lines(told, 80)
+    flag = f"    {told['recommended']['flag']}"
+    assert max(map(len, wide)) > 80 and flag in lines and flag in wide
+    assert not [line for line in lines if len(line) > 80 and line != flag]
+    assert [line.split()[-4:] for line in lines if "(default)" in line] == [["1", "..", "128", "(default)"]]
+    assert " ".join(" ".join(lines).split("note:")[1].split()) == " ".join(" ".join(wide).split("note:")[1].split())
+    assert any(line.startswith("padding saved: of the time") and "charged:" in line for line in wide)
+
+
+def test_what_saves_nothing_and_one_graph_are_worded(file):
+    told = answer(Question(file, vllm_version="0.26.0", max_num_seqs=64, graphs=1))
+    plan = {**told["plans"][0], "padding_saved_percent": -5031.6}
+    text = "\n".join(buckets_lines({**told, "plans": [plan]}))
+    assert "51.3x added" in text and "-5031" not in text
+    assert "\n1 graph: 64\n" in text
+
+
+def test_kv_cache_is_assumed_by_the_gpu(file):
+    def assumed(**more):
+        told = answer(Question(file, vllm_version="0.26.0", **more))
+        return told["prices"]["kv_gib"], [note for note in told["assumed"] if "GiB of KV cache" in note]
+
+    assert assumed(gpu="L4") == (
+        12, ["assumed: 12 GiB of KV cache, half of the 24 GiB of L4 (--kv-gib, or --log of a launch)"]
+    )  # fmt: skip
+    assert assumed() == (
+        40, ["assumed: 40 GiB of KV cache, half of an H100's 80 GiB (--kv-gib, or --log of a launch)"]
+    )  # fmt: skip
+    assert assumed(gpu="L4", kv_gib=5) == (5, [])
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
