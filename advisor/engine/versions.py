@@ -57,10 +57,18 @@ def version_text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def known_version(text: str) -> tuple[tuple[int, ...], str | None]:
-    """The release read that is nearest at or below `text`, and a sentence for people where that is another one.
+def seen_in(version: tuple[int, ...]) -> str:
+    """`0.21.0` for a change, or `0.20.2 (first seen)` where releases just before were not read and may have it already."""
+    at = RELEASES.index(version) if version in RELEASES else 0
+    read = not at or version[2] == 0 or RELEASES[at - 1] == (*version[:2], version[2] - 1)
+    return version_text(version) + ("" if read else " (first seen)")
 
-    Raises InputError for text that is no version and for versions before 0.9.0.
+
+def known_version(text: str) -> tuple[tuple[int, ...], str | None]:
+    """The release read that stands for `text`, and a sentence for people where that is another one.
+
+    That is the one below of its minor, else the one above of its minor (0.20.2 for 0.20.0), else the nearest below; for a
+    pre-release of a minor (0.26.0rc1) the nearest below. Raises InputError for text that is no version and before 0.9.0.
     """
     found = _VERSION.fullmatch(text.strip())
     if found is None:
@@ -70,7 +78,10 @@ def known_version(text: str) -> tuple[tuple[int, ...], str | None]:
     below = [release for release in RELEASES if (release < numbers if early else release <= numbers)]
     if not below:
         raise InputError(f"vLLM {text} is too old: {version_text(OLDEST)} or newer is needed")
-    return below[-1], _note(text.strip(), below[-1], numbers)
+    above = [release for release in RELEASES if release[:2] == numbers[:2] and release not in below]
+    first_of_minor = early and numbers[2:] == (0,)
+    used = above[0] if above and below[-1][:2] != numbers[:2] and not first_of_minor else below[-1]
+    return used, _note(text.strip(), used, numbers, above) if used != numbers or early else None
 
 
 def same_release(one: str, other: str) -> bool:
@@ -89,9 +100,12 @@ def _three_numbers(text: str) -> tuple[int, ...]:
     return tuple(numbers + [0] * (3 - len(numbers)))
 
 
-def _note(text: str, used: tuple[int, ...], numbers: tuple[int, ...]) -> str | None:
-    if used == numbers:
-        return None
+def _note(text: str, used: tuple[int, ...], numbers: tuple[int, ...], above: list[tuple[int, ...]]) -> str | None:
     if used == NEWEST:
         return f"vLLM {text} is newer than what is known here; the rules of {version_text(used)} are used"
-    return f"vLLM {text} was not read; the rules of {version_text(used)}, the nearest release before it, are used"
+    which = "the release itself" if used == numbers else "the nearest release read of its minor"
+    which = "the nearest release read before it" if used < numbers else which
+    also = ""
+    if above and used[:2] == numbers[:2] and used < numbers:
+        also = f"; {version_text(above[0])}, which was read too, may be closer"
+    return f"vLLM {text} was not read; the rules of {version_text(used)}, {which}, are used{also}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.versions import version_text
+from advisor.engine.versions import seen_in, version_text
 from advisor.engine.writing.default_changes import DefaultChange
 from advisor.engine.writing.migrate import Migration
 
@@ -54,7 +54,7 @@ def _lines(told: Told) -> Iterator[str]:
 
 
 def _default(change: DefaultChange, backwards: bool) -> str:
-    since = version_text(change.since)
+    since = seen_in(change.since)
     if backwards:
         return f"default differs (changed in {since}): {change.setting}: {change.before} instead of {change.after}"
     keep = f"; to keep it: {change.keep}" if change.keep else ""

@@ -97,7 +97,7 @@ def test_each_version_has_its_own_words(version, settings, argv, env):
         ((0, 13, 0), {"kv_cache_dtype": "nvfp4"}, "it takes auto"),
         ((0, 13, 0), {"--moe-backend": "triton"}, "it needs 0.17.1 or newer"),
         ((0, 13, 0), {"--cuda-graph-sizes": 8}, "removed in 0.13.0; instead: --cudagraph-capture-sizes"),
-        ((0, 18, 1), {"--compilation-config": {"level": 3}}, "removed in 0.18.1; instead: mode"),
+        ((0, 18, 1), {"--compilation-config": {"level": 3}}, "removed in 0.18.1 (first seen); instead: mode"),
         ((0, 33, 0), {"--compilation-config": {"bogus": 3}}, "no release read has it"),
         ((0, 33, 0), {"--compilation-config": {"pass_config": {"enable_sp": True}}}, "removed in 0.32.0"),
         ((0, 33, 0), {"--enforce-eager": "true"}, "is not known"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.engine.versions import NEWEST, OLDEST, RELEASES, known_version, version_text
+from advisor.engine.versions import NEWEST, OLDEST, RELEASES, known_version, seen_in, version_text
 from advisor.errors import InputError
 
 
@@ -28,8 +28,13 @@ def test_builds_of_a_release_are_that_release(text):
         ("0.9.1", (0, 9, 0)),
         ("0.10.1.1", (0, 10, 0)),
         ("0.11.1", (0, 11, 0)),
-        ("0.14.0", (0, 13, 0)),
-        ("0.20.0", (0, 19, 1)),
+        ("0.14.0", (0, 14, 1)),
+        ("0.20.0", (0, 20, 2)),
+        ("0.20.1", (0, 20, 2)),
+        ("0.20.3", (0, 20, 2)),
+        ("0.20.0rc1", (0, 19, 1)),
+        ("0.20.2rc1", (0, 20, 2)),
+        ("0.10.1", (0, 10, 0)),
         ("0.26.0rc1", (0, 25, 1)),
         ("0.26.0rc1.dev12+g0a1b2c3", (0, 25, 1)),
         ("0.26.0.dev3", (0, 25, 1)),
@@ -37,11 +42,25 @@ def test_builds_of_a_release_are_that_release(text):
         ("0.26.0.1", (0, 26, 0)),
     ],
 )
-def test_a_version_between_uses_the_release_before_it_and_says_so(text, used):
+def test_a_version_between_uses_a_release_of_its_minor_or_the_one_before_and_says_so(text, used):
     version, note = known_version(text)
     assert version == used
     assert text in note
     assert version_text(used) in note
+
+
+def test_where_two_of_its_minor_were_read_the_other_one_is_named():
+    assert "0.11.2, which was read too" in str(known_version("0.11.1")[1])
+    assert "read too" not in str(known_version("0.26.1")[1])
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [((0, 20, 2), "0.20.2 (first seen)"), ((0, 21, 0), "0.21.0"), ((0, 9, 0), "0.9.0"), ((0, 11, 2), "0.11.2 (first seen)"),
+     ((0, 14, 1), "0.14.1 (first seen)")],
+)  # fmt: skip
+def test_a_change_is_dated_as_far_as_it_was_read(version, text):
+    assert seen_in(version) == text
 
 
 @pytest.mark.parametrize("text", ["0.33.1", "0.34.0", "1.0.0"])

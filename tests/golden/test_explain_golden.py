@@ -67,6 +67,7 @@ CODES = [
     "dbo-needs-deepep",
     "old-engine",
     "value-invalid",
+    "version-not-read",
     "option-given-twice",
     "dtype-not-supported",
     "cascade-removed",

@@ -17,7 +17,7 @@ from advisor.engine.reading.argument_parser import Given
 from advisor.engine.reading.flexible_words import LEVEL_IS_OPTION_SINCE, Dotted
 from advisor.engine.reading.option_tables import config_keys, key_status, option_status, unabbreviated
 from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
-from advisor.engine.versions import version_text
+from advisor.engine.versions import seen_in, version_text
 from advisor.records import Finding
 
 Version = tuple[int, ...]
@@ -223,9 +223,9 @@ def _unknown_key(
     refused = not UNKNOWN_KEYS_IGNORED <= version < UNKNOWN_KEYS_REFUSED
     effect = "refuses it" if refused else "ignores it without a word"
     when = {
-        "removed": f"is gone since {version_text(changed or ())}",
-        "renamed": f"was renamed in {version_text(changed or ())}",
-        "added": f"comes with {version_text(changed or ())}",
+        "removed": f"is gone since {seen_in(changed or ())}",
+        "renamed": f"was renamed in {seen_in(changed or ())}",
+        "added": f"comes with {seen_in(changed or ())}",
     }.get(state, "is in no release that was read")
     message = f"the key {path} of {value.option} {when}: vLLM {version_text(version)} {effect}"
     fix = renamed or _KEYS_INSTEAD.get(path.split(".")[-1])

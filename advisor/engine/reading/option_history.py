@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.engine.reading.option_tables import OptionStatus
 from advisor.engine.reading.pasted import Word
-from advisor.engine.versions import version_text
+from advisor.engine.versions import seen_in, version_text
 from advisor.records import Finding
 
 Version = tuple[int, ...]
@@ -48,13 +48,13 @@ def explain_missing(name: str, word: Word, status: OptionStatus, version: Versio
     where = f"{name} at {word.place}"
     advice = instead_of(name, version)
     if status.state == "renamed" and status.changed:
-        message = f"{where}: renamed in vLLM {version_text(status.changed)}, {this} refuses the old name"
+        message = f"{where}: renamed in vLLM {seen_in(status.changed)}, {this} refuses the old name"
         return Finding("error", "option-renamed", message, advice or str(status.renamed_to))
     if status.state == "removed" and status.changed:
-        message = f"{where}: gone from vLLM {version_text(status.changed)} on, {this} refuses it"
+        message = f"{where}: gone since vLLM {seen_in(status.changed)}, {this} refuses it"
         return Finding("error", "option-removed", message, advice or "leave it out")
     if status.state == "added" and status.changed:
-        message = f"{where}: comes with vLLM {version_text(status.changed)}, {this} refuses it"
+        message = f"{where}: comes with vLLM {seen_in(status.changed)}, {this} refuses it"
         return Finding("error", "option-unknown", message, advice or "leave it out, or use a newer vLLM")
     message = f"{where}: no release that was read has it, vLLM {this} refuses it"
     return Finding("error", "option-unknown", message, advice or (f"did you mean {near}?" if near else "leave it out"))

@@ -9,7 +9,7 @@ from typing import Any
 from advisor.engine.options import COMPILATION
 from advisor.engine.reading.option_tables import env_status
 from advisor.engine.reading.option_values import wanted
-from advisor.engine.versions import version_text
+from advisor.engine.versions import seen_in, version_text
 from advisor.records import Finding
 
 Version = tuple[int, ...]
@@ -84,7 +84,7 @@ def unknown_variables(env: Mapping[str, str], version: Version) -> list[Finding]
         if status.exists:
             continue
         when = {"removed": "is gone since", "added": "comes with"}.get(status.state)
-        said = f"{when} {version_text(status.changed or ())}" if when else "is in no release that was read"
+        said = f"{when} {seen_in(status.changed or ())}" if when else "is in no release that was read"
         warns = ", with a warning" if version >= ENV_CHECKED_SINCE else " without a word"
         message = f"{name}={value} {said}: vLLM {version_text(version)} ignores it{warns}"
         findings.append(Finding("warning", "env-unknown", message, "leave it out"))

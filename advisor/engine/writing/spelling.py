@@ -13,7 +13,7 @@ from typing import Any
 
 from advisor.engine.options import COMPILATION, ServeOptions, deep_merge
 from advisor.engine.reading.option_tables import OptionStatus, choices, config_keys, key_status, option_status
-from advisor.engine.versions import OLDEST, version_text
+from advisor.engine.versions import OLDEST, seen_in, version_text
 from advisor.engine.writing.spelling_table import (
     COMBINATIONS,
     DOMAINS,
@@ -251,7 +251,7 @@ def why(status: OptionStatus) -> str:
     text = version_text(status.changed)
     if status.state == "added":
         return f"it needs {text} or newer" + (f"; before, it was {status.renamed_to}" if status.renamed_to else "")
-    return f"removed in {text}" + (f"; instead: {status.renamed_to}" if status.renamed_to else "")
+    return f"removed in {seen_in(status.changed)}" + (f"; instead: {status.renamed_to}" if status.renamed_to else "")
 
 
 def _shown(name: str, value: Any) -> str:
