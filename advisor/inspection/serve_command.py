@@ -19,7 +19,7 @@ from typing import Any
 from advisor.engine.explain import Gpu, explain, version_finding
 from advisor.engine.reading.command_line import ReadCommand, config_path, read_pasted
 from advisor.engine.reading.manifests import parse_yaml, pasted_container, read_config_file, vllm_container
-from advisor.engine.reading.pasted import SERVE, Pasted, Word, unwrap, unwrap_text
+from advisor.engine.reading.pasted import IMAGE_VERSION_NOT_KNOWN, SERVE, Pasted, Word, unwrap, unwrap_text
 from advisor.engine.reading.shell_text import without_comments
 from advisor.engine.versions import NEWEST, known_version, same_release, version_text
 from advisor.errors import AdvisorError, InputError
@@ -191,6 +191,9 @@ def _version(question: Question, pasted: Pasted) -> tuple[tuple[int, ...], tuple
         version, note = known_version(asked)
         here = installed_version(question.engine_python) if question.gpu else None
         return version, version_finding(note, version), here if here and same_release(asked, here) else None
+    if any(finding.code == IMAGE_VERSION_NOT_KNOWN for finding in pasted.findings):  # what is installed here is another one
+        note = f"the rules of vLLM {version_text(NEWEST)}, the newest known, are used"
+        return NEWEST, (Finding("info", "version-assumed", note, "--vllm-version VERSION"),), None
     installed = installed_version(question.engine_python)
     if installed is None:
         note = f"no vLLM version was given and none is installed: the rules of {version_text(NEWEST)}, the newest known, are used"

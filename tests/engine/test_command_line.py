@@ -180,10 +180,21 @@ def test_docker_run():
         ("registry:5000/vllm/vllm-openai:0.13.0", "0.13.0"),
         ("vllm/vllm-openai:v0.11.0@sha256:abc", "0.11.0"),
         ("vllm/vllm-openai:nightly", None),
+        ("nvcr.io/nvidia/vllm:25.09-py3", None),
+        ("nvcr.io/nvidia/tritonserver:25.12-vllm-python-py3", None),
+        ("vllm/vllm-openai:v20.25.1", "20.25.1"),
     ],
 )
 def test_version_of_an_image(image, version):
     assert unwrap(["docker", "run", image, "M"]).version == version
+
+
+def test_a_date_as_tag_is_said():
+    """NVIDIA's catalogue names its containers YY.MM-py3."""
+    found = unwrap(["docker", "run", "nvcr.io/nvidia/vllm:25.09-py3", "vllm", "serve", "M"])
+    assert [(one.severity, one.code) for one in found.findings] == [("info", "image-version-not-known")]
+    assert "25.09 of the image nvcr.io/nvidia/vllm:25.09-py3 is a date" in found.findings[0].message
+    assert unwrap(["docker", "run", "vllm/vllm-openai:v0.26.0", "M"]).findings == ()
 
 
 def test_docker_with_another_entry_point():

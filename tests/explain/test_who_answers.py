@@ -68,6 +68,18 @@ def test_the_tag_of_an_image_is_a_version_that_was_asked_for(explained):
     assert explained("0.25.1", H200, name="auto", command=command) == ("rules", "NVIDIA H200")
 
 
+def test_an_image_called_by_a_date_is_explained_by_the_newest_rules(monkeypatch):
+    """Not by the vLLM that happens to be installed here: the image holds another one."""
+    monkeypatch.setattr(serve_command, "installed_version", lambda python: "0.11.0")
+    command = ("docker", "run", "nvcr.io/nvidia/vllm:25.09-py3", "vllm", "serve", "M")
+    found = answer(Question(command))
+    assert (found["source"], found["vllm_version"]) == ("rules", "0.33.0")
+    assert {"image-version-not-known", "version-assumed"} <= {one["code"] for one in found["findings"]}
+    assert not any("newer than what is known" in one["message"] for one in found["findings"])
+    told = answer(Question(command, vllm_version="0.10.2"))
+    assert told["vllm_version"] == "0.10.2" and "version-assumed" not in {one["code"] for one in told["findings"]}
+
+
 def test_builds_are_their_release_and_nightlies_are_none():
     assert same_release("0.26.0", "0.26.0+cu130") and same_release("v0.26", "0.26.0.post1")
     assert not same_release("0.26.0", "0.26.0rc1") and not same_release("0.26.1", "0.26.1.dev3+g12ab")

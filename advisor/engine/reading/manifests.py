@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from advisor.engine.reading.command_line import ReadCommand, read_pasted
-from advisor.engine.reading.pasted import IMAGE, SERVE, Pasted, Word, image_version, unwrap
+from advisor.engine.reading.pasted import IMAGE, SERVE, Pasted, Word, dated_image, image_version, unwrap
 from advisor.errors import InputError
 from advisor.records import Finding
 
@@ -101,6 +101,7 @@ def pasted_container(container: Container) -> Pasted:
     else:
         inner = Pasted(tuple(Word(text, position) for position, text in enumerate(words, start=1)), IMAGE)
     findings += [_unknown_variable(name) for name in container.unknown_env if name.startswith("VLLM_")]
+    findings += dated_image(container.image)
     env = {**container.env, **inner.env}
     version = image_version(container.image) or inner.version
     return replace(inner, env=env, version=version, findings=(*inner.findings, *findings))

@@ -23,6 +23,8 @@ SERVE, API_SERVER, IMAGE = "serve", "api_server", "image"
 FLAG, CONFIG_FILE = "flag", "config-file"
 
 _TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)?[A-Za-z0-9.]*)(?:[-_].*)?$")
+_DATE = re.compile(r"2\d\.(0[1-9]|1[0-2])(\.|$)")
+IMAGE_VERSION_NOT_KNOWN = "image-version-not-known"
 _WRAPPERS = ("sudo", "exec", "nohup", "env", "time", "uv", "uvx", "poetry", "run", "command", "nice", "stdbuf", "$")
 _CONTAINERS = ("docker", "podman", "nerdctl")
 _DOCKER_SWITCHES = {
@@ -263,6 +265,7 @@ def _container(words: list[Word], env: dict[str, str]) -> Pasted:
     image, rest = words[at], [*entrypoint, *words[at + 1 :]]
     inner = _in_image(image, rest, env, bool(entrypoint))
     findings = [one for one in findings if one.code != "env-not-in-container" or one.message.partition("=")[0] not in inner.env]
+    findings += dated_image(image.text)
     return replace(inner, version=image_version(image.text) or inner.version, findings=(*inner.findings, *findings))
 
 
@@ -301,7 +304,17 @@ def _in_image(image: Word, words: list[Word], env: dict[str, str], own_entry: bo
 
 
 def image_version(image: str) -> str | None:
-    """`vllm/vllm-openai:v0.11.0` -> "0.11.0"; None for `latest`, a digest or an image that is not vLLM's."""
+    """`vllm/vllm-openai:v0.11.0` -> "0.11.0"; None for `latest`, a date, a digest or an image that is not vLLM's."""
     name = image.split("@")[0]
     found = _TAG.search(name)
-    return found[1] if found and "vllm" in name else None
+    return found[1] if found and "vllm" in name and not _DATE.match(found[1]) else None
+
+
+def dated_image(image: str) -> tuple[Finding, ...]:
+    """NVIDIA's images are called by year and month (`nvcr.io/nvidia/vllm:25.09-py3`): that names no vLLM."""
+    name = image.split("@")[0]
+    found = _TAG.search(name)
+    if not found or "vllm" not in name or not _DATE.match(found[1]):
+        return ()
+    message = f"{found[1]} of the image {name} is a date: which vLLM is in it is not known here"
+    return (Finding("info", IMAGE_VERSION_NOT_KNOWN, message, "--vllm-version with what `vllm --version` says in the image"),)
