@@ -16,7 +16,7 @@ from advisor.engine.capture import Coverage, remedy
 from advisor.engine.foretold import capture_request, decode_coverage, speculative_tokens
 from advisor.engine.options import ATTENTION, COMPILATION
 from advisor.engine.reading.command_line import ReadCommand
-from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
+from advisor.engine.reading.pasted_words import CONFIG_FILE, FLAG
 from advisor.engine.rules.backend_choice import asked_backend
 from advisor.engine.rules.requested import Requested, read_request
 from advisor.engine.rules.resolution import resolve_by_rules

@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from advisor.engine.reading.manifests import Container
-from advisor.engine.reading.pasted import IMAGE, SHELLS
+from advisor.engine.reading.pasted import SHELLS
+from advisor.engine.reading.pasted_words import IMAGE
 from advisor.serving_profile.args import ServeLine
 
 

@@ -11,7 +11,8 @@ from advisor.engine.options import ServeOptions
 from advisor.engine.reading.command_line import ReadCommand, read_command, read_pasted
 from advisor.engine.reading.manifests import Container, parse_yaml, pasted_container, read_config_file, vllm_container
 from advisor.engine.reading.option_tables import option_status
-from advisor.engine.reading.pasted import SERVE, unwrap_text
+from advisor.engine.reading.pasted import unwrap_text
+from advisor.engine.reading.pasted_words import SERVE
 from advisor.engine.reading.shell_text import without_comments
 from advisor.engine.versions import RELEASES, known_version, version_text
 from advisor.engine.writing.migrate import Migration

@@ -19,7 +19,8 @@ from typing import Any
 from advisor.engine.explain import Gpu, explain, version_finding
 from advisor.engine.reading.command_line import ReadCommand, config_path, read_pasted
 from advisor.engine.reading.manifests import parse_yaml, pasted_container, read_config_file, vllm_container
-from advisor.engine.reading.pasted import IMAGE_VERSION_NOT_KNOWN, SERVE, Pasted, Word, unwrap, unwrap_text
+from advisor.engine.reading.pasted import IMAGE_VERSION_NOT_KNOWN, unwrap, unwrap_text
+from advisor.engine.reading.pasted_words import SERVE, Pasted, Word
 from advisor.engine.reading.shell_text import without_comments
 from advisor.engine.versions import NEWEST, known_version, same_release, version_text
 from advisor.errors import AdvisorError, InputError

@@ -1,6 +1,7 @@
 """A serve command of one vLLM version written for another."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,37 @@ def test_changed_defaults_are_told_unless_the_person_fixes_them():
     )
 
 
+def kept(old, new):
+    return {change.setting: change.keep for change in migrated("--max-num-seqs 8", old, new).defaults}
+
+
+def test_what_keeps_a_default_is_in_the_words_of_the_target():
+    new = kept((0, 9, 2), (0, 33, 0))
+    assert new["CUDA-graph mode"] == """--compilation-config '{"cudagraph_mode":"PIECEWISE"}'"""
+    assert new["asynchronous scheduling"] == "--no-async-scheduling"
+    assert kept((0, 9, 2), (0, 10, 0))["capture sizes"] == "--cuda-graph-sizes 512"
+    assert new["--prefix-caching-hash-algo"] == ""  # its old value is gone
+    assert set(kept((0, 33, 0), (0, 9, 2)).values()) == {""}
+
+
+@pytest.mark.parametrize("new", RELEASES[1:], ids=version_text)
+def test_what_keeps_a_default_is_accepted_by_the_target(new):
+    for words in kept((0, 9, 0), new).values():
+        argv = [word for word in shlex.split(words) if not word.startswith("VLLM_")]
+        assert objections(argv, OPTIONS[version_text(new)]) == [], words
+
+
+def test_a_removed_setting_has_one_line():
+    defaults = migrated("--max-num-seqs 8", (0, 17, 1), (0, 33, 0)).defaults
+    assert [change.after for change in defaults if "cascade" in change.setting] == ["removed; the option has no effect"]
+    assert kept((0, 17, 1), (0, 31, 0))["cascade attention"] == "--no-disable-cascade-attn"
+
+
+def test_the_seed_is_the_same_on_v1():
+    """0.10.2/config/__init__.py 551 sets 0 where V1 runs and none is given; 0.11.0 writes 0 as the default."""
+    assert "--seed" not in kept((0, 9, 0), (0, 33, 0))
+
+
 def test_changes_are_between_the_versions_in_either_direction():
     up = changes_between((0, 10, 2), (0, 13, 0), ())
     assert up and all((0, 10, 2) < change.since <= (0, 13, 0) for change in up)
@@ -257,6 +289,21 @@ def test_shell_variables_stay_with_the_shell(tmp_path):
     assert "# note: variable-not-expanded: $KEY at word 6: shell variable, not expanded" in text
     assert "# note: shell-words-left-out: '> x.log' belongs to the shell and is left out" in text
     assert text.splitlines()[-1] == 'X=1 vllm serve org/m --api-key "$KEY" --port $PORT --max-num-seqs 8 "$@"'
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("$TP", "$(nvidia-smi -L | wc -l)"),
+        ('"$TP"', '"$(nvidia-smi -L | wc -l)"'),
+        ("${TP:-2}", "$(nvidia-smi -L | wc -l)"),
+    ],
+)
+def test_commands_in_variables_stay_commands(tmp_path, words, written):
+    path = tmp_path / "serve.sh"
+    path.write_text(f"TP=$(nvidia-smi -L | wc -l)\nvllm serve m -tp {words}\n")
+    code, text = run(path, "--from-version", "0.26.0", "--to-version", "0.27.1")
+    assert code == 0 and text.splitlines()[-1] == f"vllm serve m --tensor-parallel-size {written}"
 
 
 def test_a_script_is_followed(tmp_path):

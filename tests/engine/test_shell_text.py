@@ -51,6 +51,9 @@ SCRIPTS = {
     "function": "go() {\n  A=1\n  vllm serve m --x $A\n}\ngo",
     "subshell": "(A=1; vllm serve m --x $A)",
     "document": "cat > /dev/null <<EOF\nvllm serve other\nEOF\nvllm serve m",
+    "process substitution": "vllm serve m --seed 1 > >(cat -n) 2> /dev/null",
+    "colon": ': "${M:=m}"; vllm serve $M',
+    "not this branch": "A=(--seed 1)\nA+=(--x)\ncase 1 in\n  2|3) :;;\nesac\nvllm serve m ${A[@]}",
     "loop variable": "A=1\nfor i in 1; do\n  vllm serve m --x $A\ndone",
 }
 
@@ -141,6 +144,27 @@ def test_a_default_that_is_taken_is_said_and_a_value_is_not():
         "PORT is not set in the text: ${PORT:-80} counts as its default '80'"
     ]
     assert said("PORT=1; PORT=${PORT:-80}; vllm serve m --port $PORT", "variable-default-taken") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[[ -n $T ]] && A+=(--x $T)",
+        "if [ -n $T ]; then A+=(--x $T); fi",
+        "case $T in\n  a|b) A+=(--x $T);;\nesac",
+        "test -z $T || A+=(--x $T)",
+    ],
+)
+def test_what_is_added_under_a_condition_is_said_and_not_counted(line):
+    found = read(f'A=(--seed 1)\n{line}\nvllm serve m "${{A[@]}}"')
+    assert (found.model, found.options.values, found.extra) == ("m", {"--seed": "1"}, ())
+    (finding,) = [one for one in found.findings if one.code == "set-under-condition"]
+    assert finding.message == "A+=(--x $T) stands under a condition and is not counted"
+
+
+def test_what_is_set_in_a_branch_is_not_known():
+    found = read("P=1; case $T in\n  a) P=2;;\n  *) ;;\nesac\nvllm serve m --port $P")
+    assert found.unknown == {"--port": "$P"}
 
 
 def test_variables_of_the_script_are_not_the_servers():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from advisor.engine.reading import option_history
 from advisor.engine.reading.option_tables import OptionStatus, option_status, options_of, unabbreviated
-from advisor.engine.reading.pasted import Word, mentions
+from advisor.engine.reading.pasted_words import Word, mentions
 from advisor.engine.versions import version_text
 from advisor.records import Finding
 

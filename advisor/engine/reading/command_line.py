@@ -20,7 +20,8 @@ from advisor.engine.reading.flexible_words import Dotted, flexible
 from advisor.engine.reading.json_options import JsonValue, check_keys, from_dotted, from_given, keep_last
 from advisor.engine.reading.option_history import explain_missing
 from advisor.engine.reading.option_tables import option_status
-from advisor.engine.reading.pasted import SERVE, Pasted, Word, mentions, unwrap
+from advisor.engine.reading.pasted import unwrap
+from advisor.engine.reading.pasted_words import SERVE, Pasted, Word, mentions
 from advisor.engine.reading.value_checks import refused_values, unknown_variables, without_effect
 from advisor.engine.versions import version_text
 from advisor.records import Finding
@@ -123,13 +124,13 @@ def _not_known(values: Mapping[str, Any], references: Sequence[str]) -> tuple[di
 
 def _unexpanded(pasted: Pasted) -> list[Finding]:
     """Shell variables that nothing here gives a value to: each is named once."""
-    texts = [(word.text, word.place) for word in pasted.words]
-    texts += [(value, f"the variable {name}") for name, value in pasted.env.items()]
+    texts = [(word.text, f"at {word.place}") for word in pasted.words]
+    texts += [(value, f"in {name}=") for name, value in pasted.env.items()]
     findings = []
     for reference in pasted.references:
         place = next((place for text, place in texts if reference in text), None)
         if place is not None:
-            message = f"{reference} at {place}: shell variable, not expanded"
+            message = f"{reference} {place}: shell variable, not expanded"
             findings.append(Finding("warning", "variable-not-expanded", message, "write the value to see what it does"))
     return findings
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.reading.option_tables import defaults, option_status
-from advisor.engine.reading.pasted import API_SERVER, CONFIG_FILE, IMAGE, Word
+from advisor.engine.reading.pasted_words import API_SERVER, CONFIG_FILE, IMAGE, Word
 from advisor.engine.versions import version_text
 from advisor.errors import InputError
 from advisor.records import Finding

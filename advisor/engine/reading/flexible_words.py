@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.engine.reading.pasted import Word
+from advisor.engine.reading.pasted_words import Word
 from advisor.engine.versions import version_text
 from advisor.records import Finding
 

@@ -16,7 +16,7 @@ from advisor.engine.options import ATTENTION, COMPILATION
 from advisor.engine.reading.argument_parser import Given
 from advisor.engine.reading.flexible_words import LEVEL_IS_OPTION_SINCE, Dotted
 from advisor.engine.reading.option_tables import config_keys, key_status, option_status, unabbreviated
-from advisor.engine.reading.pasted import CONFIG_FILE, FLAG
+from advisor.engine.reading.pasted_words import CONFIG_FILE, FLAG
 from advisor.engine.versions import seen_in, version_text
 from advisor.records import Finding
 

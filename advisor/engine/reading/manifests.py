@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from advisor.engine.reading.command_line import ReadCommand, read_pasted
-from advisor.engine.reading.pasted import IMAGE, SERVE, Pasted, Word, dated_image, image_version, unwrap
+from advisor.engine.reading.pasted import dated_image, image_version, unwrap
+from advisor.engine.reading.pasted_words import IMAGE, SERVE, Pasted, Word
 from advisor.errors import InputError
 from advisor.records import Finding
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.engine.reading.option_tables import OptionStatus
-from advisor.engine.reading.pasted import Word
+from advisor.engine.reading.pasted_words import Word
 from advisor.engine.versions import seen_in, version_text
 from advisor.records import Finding
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
 
+from advisor.engine.reading.pasted_words import API_SERVER, IMAGE, SERVE, Pasted, Word
 from advisor.engine.reading.shell_text import Script, read_script
 from advisor.engine.reading.shell_variables import ASSIGNMENT
 from advisor.errors import InputError
 from advisor.records import Finding
-
-SERVE, API_SERVER, IMAGE = "serve", "api_server", "image"
-FLAG, CONFIG_FILE = "flag", "config-file"
 
 _TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)?[A-Za-z0-9.]*)(?:[-_].*)?$")
 _DATE = re.compile(r"2\d\.(0[1-9]|1[0-2])(\.|$)")
@@ -36,44 +33,6 @@ _API_MODULE = "vllm.entrypoints.openai.api_server"
 _CLI_MODULES = ("vllm.entrypoints.cli.main", "vllm")
 _SAY_ONLY = ("echo", "printf", "pip", "pip3", "which", "command", "type", "pkill", "pgrep", "grep", "cat", "alias")
 _REFERENCE = re.compile(r"\$\w+|\$\{[^}]+\}|\$\(\w+\)")
-
-
-@dataclass(frozen=True)
-class Word:
-    """One argument: its text, its position in what was given (from 1), and whether the person or a config file said it."""
-
-    text: str
-    position: int
-    origin: str = FLAG
-
-    @property
-    def place(self) -> str:
-        return f"word {self.position}" if self.origin == FLAG else "the config file"
-
-
-@dataclass(frozen=True)
-class Pasted:
-    """`words` are what follows `vllm serve`. `version` is what an image tag says, as text.
-
-    `references` are the shell variables in words and environment that nothing gives a value to, as they are written.
-    """
-
-    words: tuple[Word, ...]
-    entry: str = SERVE
-    env: dict[str, str] = field(default_factory=dict)
-    version: str | None = None
-    findings: tuple[Finding, ...] = ()
-    references: tuple[str, ...] = ()
-    quoted: frozenset[str] = frozenset()  # those that stand in double quotes
-
-
-def mentions(value: Any, references: Sequence[str]) -> bool:
-    """Whether a value, or anything in it, holds one of the variables."""
-    if isinstance(value, str):
-        return any(reference in value for reference in references)
-    if isinstance(value, Mapping):
-        return any(mentions(item, references) for item in value.values())
-    return isinstance(value, list | tuple) and any(mentions(item, references) for item in value)
 
 
 def unwrap(given: Sequence[str], env: Mapping[str, str] | None = None) -> Pasted:
@@ -129,7 +88,7 @@ def _command(words: list[Word], env: dict[str, str]) -> Pasted:
             continue
         if (found := _start(words, at, env, bool(passed))) is not None:
             return replace(found, findings=(*found.findings, *_passed_over(passed)))
-        if PurePosixPath(word.text).name in _WRAPPERS or (word.text == "export" and at == 0):
+        if (not passed and PurePosixPath(word.text).name in _WRAPPERS) or (word.text == "export" and at == 0):
             continue
         if not passed:
             _check_followed(words, at)

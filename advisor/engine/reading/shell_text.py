@@ -82,7 +82,8 @@ class _Walk:
             self.chosen = script
         else:
             self.first = self.first or script
-            variables.findings = before
+            if texts[0] != ":":  # which is there for nothing but defaults
+                variables.findings = before
             self._pass_over(command)
 
     def _script(self, texts: list[str], command: ShellCommand) -> Script:
@@ -102,7 +103,7 @@ class _Walk:
                     return []
             elif first in _CLOSING:
                 self.depth = max(0, self.depth - 1)
-            elif first not in _BETWEEN and not first.endswith("()"):
+            elif first not in _BETWEEN and not first.endswith("()") and not (self.depth and first.endswith(")")):
                 return words
             words = words[1:]
         return words
@@ -161,6 +162,9 @@ class _Walk:
             value = tuple(text for item in word.array for text in variables.words(item))
         if appended:
             old = variables.values.get(name, () if word.array is not None else "")
+            if not sure and name in variables.values:
+                variables.findings.append(_under_condition(word.raw, word.array))
+                return name
             sure = sure and name not in variables.unsure
             value = _joined(old, value)
         variables.set(name, value, sure)
@@ -198,6 +202,12 @@ class _Walk:
         else:
             finding = Finding("info", "commands-passed-over", f"what follows vLLM is passed over: {_short(raw)}")
         self.chosen = Script(self.chosen.words, self.chosen.env, self.chosen.references, (*self.chosen.findings, finding))
+
+
+def _under_condition(raw: str, array: tuple[ShellWord, ...] | None) -> Finding:
+    shown = f"{raw}({' '.join(item.raw for item in array)})" if array is not None else raw
+    message = f"{_short(shown)} stands under a condition and is not counted"
+    return Finding("warning", "set-under-condition", message, "write it where it always counts, to see what it does")
 
 
 def _shell_words(command: ShellCommand) -> list[Finding]:

@@ -74,14 +74,14 @@ class Variables:
         for part in word.parts:
             value = part.text if part.kind == LITERAL else self._value(part.text)
             if isinstance(value, tuple):
-                items = value if part.kind == QUOTED_VARIABLE else tuple(one for item in value for one in item.split())
+                items = value if part.kind == QUOTED_VARIABLE else tuple(one for item in value for one in self._split(item))
                 for index, item in enumerate(items):
                     open_field = open_field and index == 0
                     add(item)
             elif part.kind in (LITERAL, QUOTED_VARIABLE) or value is None:
                 add(self._kept(part.text, part.kind) if value is None else value)
             else:
-                pieces = value.split()
+                pieces = self._split(value)
                 if value[:1].isspace():
                     open_field = False
                 for index, piece in enumerate(pieces):
@@ -96,9 +96,18 @@ class Variables:
         found = []
         for part in parts:
             value = part.text if part.kind == LITERAL else self._value(part.text)
-            value = self._kept(part.text, part.kind) if value is None else value
+            value = self._kept(part.text, QUOTED_VARIABLE) if value is None else value
             found.append(" ".join(value) if isinstance(value, tuple) else value)
         return "".join(found)
+
+    def _split(self, value: str) -> list[str]:
+        """At blanks, but for those inside a variable that stayed; such a one may become several words."""
+        held = [reference for reference in self.references if reference in value]
+        if not held:
+            return value.split()
+        self.references.update(dict.fromkeys(held, False))
+        longest_first = sorted(held, key=len, reverse=True)
+        return re.findall(rf"(?:{'|'.join(map(re.escape, longest_first))}|\S)+", value)
 
     def _kept(self, written: str, kind: str) -> str:
         self.references[written] = self.references.get(written, True) and kind == QUOTED_VARIABLE

@@ -88,6 +88,8 @@ class _Scanner:
             self.at += 1
         elif here == "#":
             self._to_line_end()
+        elif rest[:2] in ("<(", ">("):
+            self.current.words.append(self._substitution())
         elif redirection := _REDIRECTION.match(self.text, self.at):
             self._redirect(redirection)
         elif control := _CONTROL.match(self.text, self.at):
@@ -122,7 +124,10 @@ class _Scanner:
         begun, self.at = self.at, operator.end()
         while self.at < len(self.text) and self.text[self.at] in " \t":
             self.at += 1
-        target = self._word() if self.at < len(self.text) and not self.text[self.at].isspace() else None
+        if self.text[self.at : self.at + 2] in ("<(", ">("):
+            target = self._substitution()
+        else:
+            target = self._word() if self.at < len(self.text) and not self.text[self.at].isspace() else None
         self.current.redirections.append(self.text[begun : self.at].strip())
         if operator[0].lstrip("0123456789") in ("<<", "<<-") and target:
             self.documents.append("".join(part.text for part in target.parts))
@@ -137,6 +142,12 @@ class _Scanner:
         self.documents = []
 
     # ------------------------------------------------------------ words
+
+    def _substitution(self) -> ShellWord:
+        """`<(command)`: a file that is not known."""
+        begun, self.at = self.at, _closing(self.text, self.at + 1) or len(self.text)
+        written = self.text[begun : self.at]
+        return ShellWord((Part(written, VARIABLE),), written)
 
     def _word(self) -> ShellWord:
         begun = self.at
