@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 Version = tuple[int, ...]
 
@@ -20,7 +21,9 @@ class DefaultChange:
     before: str
     after: str
     pinned_by: tuple[str, ...] = ()
-    keep: str = ""  # what to give to keep the old behaviour, where there is a way
+    keep: str = ""  # what to give to keep the old behaviour, in the words of the new version, where there is a way
+    kept_by: tuple[str, Any] | None = None  # the same as a setting, as spell() takes them: becomes `keep` for a target
+    last_word: bool = False  # earlier changes of the same setting do not matter any more
 
 
 _SIZES = ("cudagraph_capture_sizes", "enforce_eager")
@@ -33,7 +36,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "up to 512",
         "up to the smaller of 2 x max_num_seqs and 512",
         _TOP,
-        "--cuda-graph-sizes 512",
+        kept_by=("max_cudagraph_capture_size", 512),
     ),
     DefaultChange(
         "CUDA-graph mode",
@@ -41,7 +44,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "PIECEWISE",
         "FULL_AND_PIECEWISE: decode batches run in full graphs",
         _GRAPHS,
-        "cudagraph_mode PIECEWISE",
+        kept_by=("cudagraph_mode", "PIECEWISE"),
     ),
     DefaultChange("engine", (0, 11, 0), "V1, V0 for what V1 cannot do", "V1 only"),
     DefaultChange("capture sizes", (0, 11, 2), "steps of 8", "steps of 8 below 256 and of 16 from there", _SIZES),
@@ -71,7 +74,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "off",
         "on, where nothing given stands against it",
         ("async_scheduling",),
-        "--no-async-scheduling",
+        kept_by=("async_scheduling", False),
     ),
     DefaultChange(
         "FlashInfer autotuning", (0, 16, 0), "none", "at start, from optimization level 1 on", ("optimization_level",)
@@ -84,7 +87,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         ("optimization_level",),
     ),
     DefaultChange(
-        "cascade attention", (0, 18, 1), "on", "off", ("cascade_attention",), "--no-disable-cascade-attn (up to 0.31)"
+        "cascade attention", (0, 18, 1), "on", "off", ("cascade_attention",), kept_by=("cascade_attention", True)
     ),
     DefaultChange(
         "CUDA-graph memory",
@@ -92,7 +95,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "not counted when the KV cache is sized",
         "estimated and taken off the KV cache",
         ("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",),
-        "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0",
+        kept_by=("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "0"),
     ),
     DefaultChange(
         "capture sizes",
@@ -107,7 +110,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "V1",
         "chosen by vLLM: V2 for some models",
         ("VLLM_USE_V2_MODEL_RUNNER",),
-        "VLLM_USE_V2_MODEL_RUNNER=0",
+        kept_by=("VLLM_USE_V2_MODEL_RUNNER", "0"),
     ),
     DefaultChange(
         "breakable CUDA graphs",
@@ -115,7 +118,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "only with VLLM_USE_BREAKABLE_CUDAGRAPH",
         "on for some new architectures, without compilation",
         ("VLLM_USE_BREAKABLE_CUDAGRAPH",),
-        "VLLM_USE_BREAKABLE_CUDAGRAPH=0",
+        kept_by=("VLLM_USE_BREAKABLE_CUDAGRAPH", "0"),
     ),
     DefaultChange(
         "max_num_batched_tokens",
@@ -123,7 +126,7 @@ CHANGES: tuple[DefaultChange, ...] = (
         "8192 on GPUs of 160 GiB and more",
         "16384 there",
         ("--max-num-batched-tokens",),
-        "--max-num-batched-tokens 8192",
+        kept_by=("max_num_batched_tokens", 8192),
     ),
     DefaultChange("capture sizes", (0, 28, 0), "up to 512", "up to 1024 on SM 10.x", _TOP),
     DefaultChange(
@@ -140,12 +143,12 @@ CHANGES: tuple[DefaultChange, ...] = (
         "with max_num_seqs, unless speculating",
         _SIZES,
     ),
-    DefaultChange("cascade attention", (0, 32, 0), "available", "removed; the option has no effect"),
+    DefaultChange("cascade attention", (0, 32, 0), "available", "removed; the option has no effect", last_word=True),
 )
-# Options whose own default changed and which a person would feel; the values are in the recorded tables.
+# Options whose own default changed and which a person would feel; the values are in the recorded tables. Not --seed: V1 sets 0
+# where none is given, as later releases write it down (`ModelConfig.__post_init__`).
 TOLD = (
     "--gpu-memory-utilization",
-    "--seed",
     "--prefix-caching-hash-algo",
     "--all2all-backend",
     "--safetensors-load-strategy",
@@ -159,8 +162,10 @@ TOLD = (
 def changes_between(old: Version, new: Version, given: Collection[str]) -> list[DefaultChange]:
     """Entries between two versions, in either direction, that nothing in `given` pins, oldest first."""
     low, high = sorted((tuple(old), tuple(new)))
+    found = [change for change in CHANGES if low < change.since <= high]
+    last = {change.setting: change.since for change in found if change.last_word}
     return [
         change
-        for change in CHANGES
-        if low < change.since <= high and not any(name in given for name in change.pinned_by)
+        for change in found
+        if change.since >= last.get(change.setting, change.since) and not any(name in given for name in change.pinned_by)
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from advisor.engine.options import COMPILATION, ServeOptions
@@ -148,7 +149,7 @@ def shown(spelling: Spelling) -> str:
 def _defaults(old: Version, new: Version, settings: Mapping[str, Any]) -> list[DefaultChange]:
     """Changes between the versions that the person's own settings do not make irrelevant."""
     given = {*settings, *(f"{COMPILATION}.{key}" for key in settings.get(COMPILATION, {}))}
-    found = changes_between(old, new, given)
+    found = [replace(change, keep=_kept(change.kept_by, old, new)) for change in changes_between(old, new, given)]
     low, high = sorted((tuple(old), tuple(new)))
     for name in TOLD:
         history = defaults(name)
@@ -156,15 +157,26 @@ def _defaults(old: Version, new: Version, settings: Mapping[str, Any]) -> list[D
             continue
         steps = itertools.pairwise(history)
         found += [
-            DefaultChange(name, now.since, _word(was.value), _word(now.value), (name,), _keep(name, was.value))
+            DefaultChange(name, now.since, _word(was.value), _word(now.value), (name,), _keep(name, was.value, old, new))
             for was, now in steps
             if low < now.since <= high
         ]
     return sorted(found, key=lambda change: change.since)
 
 
-def _keep(name: str, value: Any) -> str:
-    return "" if value is None or isinstance(value, bool) else f"{name} {value}"
+def _keep(name: str, value: Any, old: Version, new: Version) -> str:
+    return "" if value is None or isinstance(value, bool) else _kept((name, value), old, new)
+
+
+def _kept(setting: tuple[str, Any] | None, old: Version, new: Version) -> str:
+    """What keeps the old behaviour in the new version's words; nothing where it has none, or is the older one."""
+    if setting is None or new < old:
+        return ""
+    try:
+        words = spell({setting[0]: setting[1]}, new)
+    except InputError:
+        return ""
+    return " ".join([*(f"{name}={value}" for name, value in words.env.items()), *map(shlex.quote, words.argv())])
 
 
 def _word(value: Any) -> str:
