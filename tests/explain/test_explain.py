@@ -19,6 +19,7 @@ from advisor.engine.versions import RELEASES
 from advisor.errors import InputError
 from advisor.inspection.gpu_names import KNOWN
 from advisor.inspection.gpu_specs import spec_of
+from advisor.inspection.model import facts_from_config
 from advisor.inspection.serve_command import _OWN, Question, installed_version
 from advisor.inspection.serve_command import answer as ask
 from advisor.report.explain import explain_lines
@@ -164,6 +165,35 @@ def test_findings_of_the_rules_are_told(text, version, severity, code):
     assert found, answer(text, version)["findings"]
     assert found[0]["severity"] == severity
     assert found[0]["message"] and found[0]["fix"]
+
+
+MLA = {**LLAMA, "architectures": ["DeepseekV2ForCausalLM"], "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+       "v_head_dim": 128}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "version", "names"),
+    [
+        (None, H200, (0, 26, 0), "FLASHINFER, FLASH_ATTN, FLEX_ATTENTION, TRITON_ATTN"),
+        (MLA, H200, (0, 26, 0), "FLASHMLA, FLASH_ATTN_MLA, TRITON_MLA"),
+        (LLAMA, Gpu("T4", (7, 5), 16.0), (0, 26, 0), "FLEX_ATTENTION, TRITON_ATTN"),
+        (LLAMA, H200, (0, 10, 0),
+         "FLASHINFER, FLASHINFER_VLLM_V1, FLASH_ATTN, FLASH_ATTN_VLLM_V1, FLEX_ATTENTION, TRITON_ATTN_VLLM_V1"),
+    ],
+)  # fmt: skip
+def test_backends_that_are_offered_fit(config, gpu, version, names):
+    """0.26.0: FlashInfer's MLA kernels are for 10.x, FlashInfer itself for 8.0 and more (supports_compute_capability)."""
+    model = facts_from_config("M", config) if config else None
+    ask = "VLLM_ATTENTION_BACKEND=NOPE vllm serve M" if version < (0, 13) else "vllm serve M --attention-backend NOPE"
+    found = answer(ask, version, gpu=gpu, model=model)["findings"]
+    fix = next(finding["fix"] for finding in found if finding["code"] == "backend-unknown")
+    assert fix == f"one of {names}, or leave it to vLLM"
+
+
+def test_eager_with_graph_settings_names_both_sides():
+    found = answer("vllm serve M --enforce-eager -cc.cudagraph_mode=FULL", (0, 26, 0))["findings"]
+    fix = next(finding["fix"] for finding in found if finding["code"] == "eager-with-graph-settings")
+    assert fix == "leave --enforce-eager out to have graphs, or leave cudagraph_mode out"
 
 
 def test_findings_are_ordered_and_told_once():

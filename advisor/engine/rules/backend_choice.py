@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.engine.options import ATTENTION, ServeOptions
 from advisor.engine.rules import legality
@@ -77,26 +77,31 @@ def _checked(name: str | None, origin: str, version: Version) -> Choice:
     refused = version >= _REFUSES_UNKNOWN_SINCE
     effect = "refuses it" if refused else "chooses one itself, without a word"
     message = f"vLLM {version_text(version)} has no attention backend {name} and {effect}"
-    fix = "one of " + ", ".join(n for n in legality.backend_names(version) if _common(n))
-    return Choice(None, "default", (Finding("error", "backend-unknown", message, fix),), refused)
+    return Choice(None, "default", (Finding("error", "backend-unknown", message, "leave the backend to vLLM"),), refused)
 
 
-def _common(name: str) -> bool:
-    return name.removesuffix("_VLLM_V1") in (
-        "FLASH_ATTN",
-        "FLASHINFER",
-        "TRITON_ATTN",
-        "FLEX_ATTENTION",
-        "FLASHMLA",
-        "TRITON_MLA",
-    )
+# What people choose from; others fit single GPUs or models.
+_COMMON = (
+    "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "FLASHMLA", "TRITON_MLA", "FLASH_ATTN_MLA", "FLASHINFER_MLA",
+    "CUTLASS_MLA",
+)  # fmt: skip
+
+
+def with_fitting_names(findings: tuple[Finding, ...], around: Surroundings) -> tuple[Finding, ...]:
+    """For a name that does not exist those that do, and to which this GPU, model and cache have no objection."""
+    if not any(finding.code == "backend-unknown" for finding in findings):
+        return findings
+    names = legality.backend_names(around.version)
+    fitting = [name for name in names if legality.plain_name(name) in _COMMON and not legality.objections(name, around)]
+    fix = f"one of {', '.join(fitting)}, or leave it to vLLM" if fitting else "leave the backend to vLLM"
+    return tuple(replace(finding, fix=fix) if finding.code == "backend-unknown" else finding for finding in findings)
 
 
 def checked_against(choice: Choice, around: Surroundings) -> Choice:
     """A backend that was asked for, with what this version would object to; the automatic one where none was."""
     if choice.name is None:
         chosen = legality.automatic_backend(around)
-        return Choice(chosen, choice.origin, choice.findings, choice.refused)
+        return Choice(chosen, choice.origin, with_fitting_names(choice.findings, around), choice.refused)
     spelled = choice.name if legality.is_backend(choice.name, around.version) else f"{choice.name}_VLLM_V1"
     reasons = legality.objections(spelled, around)
     if not reasons:

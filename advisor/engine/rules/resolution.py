@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from advisor.engine.options import ServeOptions
 from advisor.engine.rules import legality, old_engine_values
-from advisor.engine.rules.backend_choice import Choice, Surroundings, asked_backend, checked_against
+from advisor.engine.rules.backend_choice import Choice, Surroundings, asked_backend, checked_against, with_fitting_names
 from advisor.engine.rules.backend_table import UNKNOWN, Version
 from advisor.engine.rules.batch_defaults import BatchLimits, batch_limits, default_tier
 from advisor.engine.rules.deployment import batches_in_halves_refused, read_deployment
@@ -186,8 +186,8 @@ def _backend(
             "The backend is vLLM's own choice for an ordinary decoder; its packages are taken as present."
         )
     if engine.old:
-        notes.findings.extend(choice.findings)
         around = _surroundings(asked, version, machine, model)
+        notes.findings.extend(with_fitting_names(choice.findings, around))
         return old_engine_values.old_backend(choice, around, model, asked.flash_attention_version)
     if version < legality.CHECKED_SINCE:
         notes.assumed.append("Before 0.11.2 backends do not state what they need: the needs of 0.11.2 are taken.")
