@@ -30,6 +30,8 @@ Version = tuple[int, ...]
 PROFILE, CONFIG, COMMAND, MANIFEST = "profile", "vllm-yaml", "command", "manifest"
 # What is said although it needs no attention: what became of words that are not in the result, or not as they were written.
 _SAID = ("variable-default-taken", "shell-words-left-out", "commands-passed-over", "words-passed-over", "env-value-not-known")
+# Mistakes that the result does not repeat: what is meant is in it.
+_MENDED = ("quotes-inside-argument", "variable-without-brackets")
 _SECRET = "variable-not-expanded"  # in a profile a variable stands for a secret and is expected
 _LONG = 100  # characters; a longer command is broken, one option a line
 
@@ -109,8 +111,8 @@ def _as_read(kind: str, read: Callable[[Version], ReadCommand], given: str | Non
         version, note = known_version(given)
         found, notes = read(version), [note] if note else []
     told = [finding for finding in found.findings if not (kind == PROFILE and finding.code == _SECRET)]
-    notes += [f"{one.code}: {one.message}" for one in told if one.severity == "warning" or one.code in _SAID]
-    problems = [f"{finding.code}: {finding.message}" for finding in told if finding.severity == "error"]
+    notes += [f"{one.code}: {one.message}" for one in told if one.severity == "warning" or one.code in (*_SAID, *_MENDED)]
+    problems = [f"{one.code}: {one.message}" for one in told if one.severity == "error" and one.code not in _MENDED]
     options, env, lost = _with_variables(found, version)
     notes += [
         f"{name} is kept as it is: with a shell variable in it, it cannot be read, and nothing in it is rewritten"

@@ -163,3 +163,13 @@ def test_a_shell_in_the_container_sees_its_variables():
     found = read(f'command: ["/bin/sh", "-c", "{text}"]')
     assert (found.model, found.options.values, found.unknown) == ("m/64", {"--max-num-seqs": "64"}, {"--port": "$PORT"})
     assert "commands-passed-over" in [finding.code for finding in found.findings]
+
+
+@pytest.mark.parametrize("entry", ["", "command: [vllm, serve]\n          "])
+def test_without_a_shell_a_variable_needs_brackets(entry):
+    found = read(f'{entry}args: [m, --max-num-seqs, $SEQS, --seed, "${{SEQS}}", --port, $PORT, --host, $(HOST)]')
+    assert found.options.values == {"--max-num-seqs": "64", "--seed": "64"}
+    assert found.unknown == {"--port": "$PORT", "--host": "$(HOST)"}
+    errors = [finding for finding in found.findings if finding.severity == "error"]
+    assert [(one.code, one.fix) for one in errors] == [("variable-without-brackets", "$(SEQS)")] * 2
+    assert errors[0].message.startswith("args[2] holds $SEQS: without a shell only $(SEQS) is replaced")

@@ -438,6 +438,13 @@ def test_args_of_a_manifest(tmp_path):
     assert (read.model, [one for one in read.findings if one.severity == "error"]) == ("m", [])
 
 
+def test_what_is_mended_in_a_manifest_is_no_loss(tmp_path):
+    part = migrated_part(tmp_path, """args: [m, --max-num-seqs, $SEQS, "--compilation-config='{\\"mode\\": 3}'"]""")
+    assert part["args"][2:] == [
+        "--attention-backend", "FLASHINFER", "--max-num-seqs", "64", "--compilation-config", '{"mode":"VLLM_COMPILE"}',
+    ]  # fmt: skip
+
+
 def test_a_shell_of_a_manifest_stays_one(tmp_path):
     part = migrated_part(tmp_path, "command: [/bin/sh, -c, 'set -e; A=1; vllm serve m --seed $A --port $PORT']")
     assert part["command"] == ["/bin/sh", "-c"]

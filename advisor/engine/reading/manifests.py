@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
 from advisor.engine.reading.command_line import ReadCommand, read_pasted
-from advisor.engine.reading.pasted import dated_image, image_version, unwrap
+from advisor.engine.reading.pasted import SHELLS, dated_image, image_version, references_in, unwrap
 from advisor.engine.reading.pasted_words import IMAGE, SERVE, Pasted, Word
 from advisor.errors import InputError
 from advisor.records import Finding
@@ -94,13 +95,17 @@ def read_container(
 
 
 def pasted_container(container: Container) -> Pasted:
-    """The container's words, with shell quotes inside them found and taken off for what follows."""
+    """The container's words, read as they are meant: with shell quotes taken off, and `$NAME` put in, where that is a finding."""
     findings: list[Finding] = []
     words = [_without_quotes(word, place, findings) for place, word in _placed(container)]
+    if not any(PurePosixPath(word).name in SHELLS for word in words):
+        places = [place for place, _ in _placed(container)]
+        words = [_with_brackets(word, place, container.env, findings) for word, place in zip(words, places, strict=True)]
     if container.command or (words and words[0] in ("vllm", "python", "python3", "sh", "bash", "/bin/sh", "/bin/bash")):
         inner = unwrap(words, container.env)
     else:
-        inner = Pasted(tuple(Word(text, position) for position, text in enumerate(words, start=1)), IMAGE)
+        placed = tuple(Word(text, position) for position, text in enumerate(words, start=1))
+        inner = Pasted(placed, IMAGE, references=tuple(references_in(words)))
     findings += [_unknown_variable(name) for name in container.unknown_env if name.startswith("VLLM_")]
     findings += dated_image(container.image)
     env = {**container.env, **inner.env}
@@ -134,6 +139,20 @@ def _without_quotes(word: str, place: str, findings: list[Finding]) -> str:
     message = f"{place} holds shell quotes, and without a shell they are part of the value: {word}"
     findings.append(Finding("error", "quotes-inside-argument", message, bare))
     return bare
+
+
+def _with_brackets(word: str, place: str, env: Mapping[str, str], findings: list[Finding]) -> str:
+    """`$NAME` of a variable that the container has: only `$(NAME)` is put in where no shell runs."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in env:
+            return found[0]
+        message = f"{place} holds {found[0]}: without a shell only $({name}) is replaced, and vLLM gets the text {found[0]}"
+        findings.append(Finding("error", "variable-without-brackets", message, f"$({name})"))
+        return env[name]
+
+    return re.sub(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", value, word)
 
 
 # ---------------------------------------------------------------- the manifest's shape

@@ -45,10 +45,10 @@ def unwrap(given: Sequence[str], env: Mapping[str, str] | None = None) -> Pasted
     texts = [text for text in given if text.strip("\\\r\n\t ") or text == ""]
     words = [Word(text, position) for position, text in enumerate(texts, start=1)]
     found = _command(words, dict(env or {}))
-    return replace(found, references=(*found.references, *_references(texts)))
+    return replace(found, references=(*found.references, *references_in(texts)))
 
 
-def _references(texts: Sequence[str]) -> list[str]:
+def references_in(texts: Sequence[str]) -> list[str]:
     """Of words that no shell takes apart any more: what looks like a variable."""
     return list(dict.fromkeys(found for text in texts for found in _REFERENCE.findall(text)))
 
