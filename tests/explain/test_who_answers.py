@@ -84,3 +84,12 @@ def test_builds_are_their_release_and_nightlies_are_none():
     assert same_release("0.26.0", "0.26.0+cu130") and same_release("v0.26", "0.26.0.post1")
     assert not same_release("0.26.0", "0.26.0rc1") and not same_release("0.26.1", "0.26.1.dev3+g12ab")
     assert not same_release("0.26.0", "0.26.1") and not same_release("nightly", "nightly")
+
+
+def test_the_installed_vllm_is_not_asked_about_a_variables_name(monkeypatch):
+    asked = []
+    monkeypatch.setattr(serve_command, "installed_version", lambda python: "0.32.0+cpu")
+    monkeypatch.setattr(gpu, "detect", lambda: PROCESSOR)
+    monkeypatch.setattr(target, "ask", lambda *words, **_: asked.append(words[2]) or {"ok": True, "resolved": {}})
+    answer(Question(("A=8; export B=$C; vllm serve m --max-num-seqs $A --port $P -cc.mode=$M $MORE",)))
+    assert asked == [{"argv": ["m", "--max-num-seqs", "8"], "env": {}}]
