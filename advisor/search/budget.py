@@ -13,8 +13,9 @@ from advisor.units import duration
 PROOF_LAUNCHES = 3  # two launches, of which the first has to compile and to build everything anew
 # Of a cold start, what a warm one saves: an H200 with an 8B 99 -> 55 s and 79 -> 53 s, the CPU build with a toy 55 -> 31 s.
 COLD_PART = 0.4
-# Seconds that forking saves, over those of the launcher's imports: an H200 with an 8B 47 s a start, of 21 and 24 s of imports.
-IMPORTS = 2.0
+# Seconds that forking saves, over those of the launcher's imports: 24 to 41 s of 21 to 32 s on the CPU build, 37 to 42 s of 29 s on
+# an H200 (58 s for two goes at it; docs/evidence).
+IMPORTS = 1.4
 FINALISTS = 3  # candidates that are launched afresh at most: each one more makes the interval of all wider
 
 
@@ -90,10 +91,19 @@ def typical_cost_s(done: Sequence[Trial]) -> float:
 
 
 def _fresh_s(trial: Trial, imports_s: float) -> float:
-    """`imports_s`: of the launcher. A server that is executed imports all of it twice, in its API server and in its engine."""
+    """`imports_s`: of the launcher. A server that is executed imports most of it twice, in its API server and in its engine.
+
+    Fresh launches take no slices, of which the baseline has several.
+    """
     saved = COLD_PART * (trial.start_s or 0.0) if _cold(trial) else 0.0
     forked = IMPORTS * imports_s - (trial.launcher_s or 0.0) if trial.launcher == "warm" else 0.0
-    return trial.total_s - saved + forked
+    return trial.total_s - saved - _slices_s(trial) + forked
+
+
+def _slices_s(trial: Trial) -> float:
+    """The part of measuring that slices took, by how long they and the samples lasted."""
+    slices, samples = (sum(item.duration_s for item in items) for items in (trial.slices, trial.samples))
+    return (trial.measure_s or 0.0) * slices / (slices + samples) if slices else 0.0
 
 
 def _cold(trial: Trial) -> bool:

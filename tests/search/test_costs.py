@@ -95,14 +95,22 @@ def test_forked_and_executed_servers_are_kept_apart():
 
 
 def test_fresh_launches_are_executed_and_their_room_is_kept():
-    """Forked in 35 s and measured in 20; executed it imports everything twice."""
+    """Forked in 35 s and measured in 20; executed it imports most of it twice."""
     forked = dataclasses.replace(BASE, launcher="warm", launcher_s=25.0, start_s=35.0, total_s=80.0, start_up=None)
-    assert typical_cost_s([forked]) == pytest.approx(105)
+    assert typical_cost_s([forked]) == pytest.approx(90)
     later = dataclasses.replace(forked, number=1, phase="search", launcher_s=None, total_s=55.0)
-    assert typical_cost_s([forked, later]) == pytest.approx(105)
-    assert Budget(2000.0).reserve_s([forked, later], Objective()) == pytest.approx(6 * 105)
+    assert typical_cost_s([forked, later]) == pytest.approx(90)
+    assert Budget(2000.0).reserve_s([forked, later], Objective()) == pytest.approx(6 * 90)
     fresh = [trial(number, {}, 100.0, phase="confirm", total_s=80.0) for number in (2, 3)]
     assert typical_cost_s([forked, later, *fresh]) == 80
+
+
+def test_slices_are_no_part_of_a_fresh_launch():
+    """The baseline measured 40 s: three slices of 2 s and two samples of 7 s. Fresh launches take the samples only."""
+    samples = [dataclasses.replace(BASE.samples[0], duration_s=seconds) for seconds in (2.0, 2.0, 2.0, 7.0, 7.0)]
+    alone = dataclasses.replace(BASE, measure_s=40.0, samples=tuple(samples[3:]))
+    sliced = dataclasses.replace(alone, slices=tuple(samples[:3]))
+    assert typical_cost_s([alone]) - typical_cost_s([sliced]) == pytest.approx(40 * 6 / 20)
 
 
 def test_the_cheapest_launch_decides_whether_one_more_fits():
