@@ -62,7 +62,8 @@ class Lines:
     def trial_ended(self, trial: Trial, score: float | None, baseline: float | None) -> None:
         self._trial_begun = None
         self._spent_s += trial.total_s
-        self.baseline = baseline
+        if trial.phase in ("baseline", "search"):
+            self.baseline = baseline
         seen = evidence(trial)
         counted = score if seen is trial else score_of(seen, self._objective)
         if counted is not None and trial.phase in ("baseline", "search") and self._is_best(seen, counted):

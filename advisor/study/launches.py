@@ -62,8 +62,8 @@ class Launches:
         trial = gated(trial, self.done(), self._study.folder, self._random_weights)
         self._study.append(trial)
         self._copy(trial)
-        baseline = baseline_trial(self.done())
-        reference = score(baseline, self._objective) if baseline else None
+        default = compared_with(trial, self.done())
+        reference = score(default, self._objective) if default else None
         self._progress.trial_ended(trial, score(trial, self._objective), reference)
         return trial
 
@@ -130,6 +130,17 @@ class Launches:
                 attributes,
                 slo_violation(trial, self._objective),
             )
+
+
+def compared_with(trial: Trial, trials: Sequence[Trial]) -> Trial | None:
+    """The default's launch that a trial's line is held against: the baseline in the search, that of its round in the confirmation.
+
+    Fresh launches are executed and have other prompts, so the baseline tells nothing of them; None where there is none yet.
+    """
+    if trial.phase in ("baseline", "search"):
+        return baseline_trial(trials)
+    same = [item for item in trials if item.phase == trial.phase == "confirm" and item.round == trial.round]
+    return next((item for item in reversed(same) if item.candidate.is_baseline and item.ok), None)
 
 
 def baseline_trial(trials: Sequence[Trial]) -> Trial | None:
