@@ -1,4 +1,4 @@
-# make tune             tune a small model made here, on what the machine has (8 minutes on two cores, installation included)
+# make tune             tune a small model made here, on what the machine has (ten minutes on two cores, installation included)
 # make tune MODEL=meta-llama/Llama-3.1-8B-Instruct GPU=H100 BUDGET=2h WORKLOAD=chat SERVE_ARGS="--max-model-len 8192"
 # make test             install what tests need and run all of them; `make unit` only those without vLLM and without whole tunes
 # make lint             ruff
