@@ -87,16 +87,25 @@ def test_a_launch_that_is_dropped_by_its_start_is_not_even_warmed_up(runner):  #
     assert done.ok and done.dropped and done.warm_up is None and done.slices == () == done.samples
 
 
+def with_a_slice_that_counts(launch, attempts=4):
+    """On a crowded machine a slice of milliseconds may have a client that was not woken in time: such a one decides nothing."""
+    for _ in range(attempts):
+        done = launch()
+        if done.slices and not any(item.problems for item in done.slices):
+            break
+    return done
+
+
 def test_a_real_race_drops_what_is_slow_and_keeps_what_is_not(runner):  # noqa: F811
     made = runner(LONG)
     baseline = first(made)
     # Noise as on a machine that others use: slices of a few milliseconds halve there, the slow one takes some twenty times as long.
     race = dataclasses.replace(race_for([baseline], GOAL, 2), noises=(Noise(0.4, 0.4, 20),))
-    slow = later(made, race, {"FAKE_SPEED": "20"}, seeds=(0, 1))
+    slow = with_a_slice_that_counts(lambda: later(made, race, {"FAKE_SPEED": "20"}, seeds=(0, 1)))
     assert slow.dropped is not None and slow.samples == (), slow.notes
     assert "after a slice of " in slow.dropped.reason and "against default" in slow.dropped.reason
-    same = later(made, race)
-    assert same.dropped is None and len(same.samples) == 2
+    same = with_a_slice_that_counts(lambda: later(made, race))
+    assert same.dropped is None and len(same.samples) == 2, (same.notes, same.reason)
 
 
 def test_a_slice_that_is_not_valid_decides_nothing_and_does_not_spoil_the_trial(runner, monkeypatch):  # noqa: F811
