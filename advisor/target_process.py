@@ -22,6 +22,7 @@ from typing import IO, Any
 from advisor.errors import EnvironmentMismatch
 
 SCRIPTS = Path(__file__).parent / "target"
+BEGIN = SCRIPTS / "begin.py"  # runs a script so that it ends with the advisor
 
 # These name folders and change nothing of what runs: without them every launch would compile and download anew.
 _KEPT = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_ASSETS_CACHE")
@@ -95,7 +96,7 @@ class TargetProcess:
         self._log = self._log_path.open("w+b") if self._log_path else tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(
-                [self._python, str(self._script)],
+                [self._python, str(BEGIN), str(self._script)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,

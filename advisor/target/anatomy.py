@@ -24,32 +24,39 @@ EngineCore.scheduler and batch_queue, KVCacheConfig.kv_cache_groups.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
+import importlib.util
 import inspect
 import itertools
 import json
 import os
 import random
 import re
-import signal
 import statistics
-import sys
 import tempfile
 import time
 import traceback
 
 BEGUN = time.perf_counter()
 
-GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-HOST_CALLS = ("cuda_runtime", "cuda_driver")
-LAUNCH = re.compile(r"^(cuda|cu)Launch\w*Kernel")
-GRAPH_LAUNCH = re.compile(r"^(cuda|cu)GraphLaunch")
 PACKED = re.compile(r"qweight|weight_packed")  # of 4-bit layouts: eight values in 32 bits
 COPY_BYTES = 1 << 30
 CPU_COPY_BYTES = 1 << 28  # far beyond any cache, and small enough for a small machine
 STEP_LIMIT = 100_000  # of steps until a batch decodes: a bound for what should never hang
+
+
+def beside(name: str):
+    """A file next to this one, by its path: this folder is not searched for modules."""
+    spec = importlib.util.spec_from_file_location(
+        f"advisor_{name}", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+figures = beside("anatomy_figures")
 
 
 class Refusal(Exception):
@@ -58,8 +65,6 @@ class Refusal(Exception):
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    end_with_starter()
-    forget_own_folder()
     requests, answers = open_channel()
     anatomy = Anatomy()
     for line in requests:
@@ -78,18 +83,6 @@ def answer(anatomy: Anatomy, request: dict) -> dict:
         traceback.print_exc()
         text = " ".join(str(error).split()) or repr(error)
         return {"ok": False, "error_type": type(error).__name__, "error": text[:2000]}
-
-
-def end_with_starter() -> None:
-    """Linux kills this process when the one that started it dies: in the middle of a step it does not read its input."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
-def forget_own_folder() -> None:
-    """Python puts the script's folder first on the path, where its neighbours could hide installed modules."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]
 
 
 def open_channel():
@@ -152,27 +145,29 @@ class Anatomy:
             "batch": batch,
             "context_tokens": round(middle, 1),
             "steps": steps,
-            "step_ms": quartiles(times),
-            "serial_ms": quartiles(slow) if slow else None,
-            "host_work_ms": quartiles(work) if work and getattr(self.core, "batch_queue", None) is not None else None,
+            "step_ms": figures.quartiles(times),
+            "serial_ms": figures.quartiles(slow) if slow else None,
+            "host_work_ms": figures.quartiles(work)
+            if work and getattr(self.core, "batch_queue", None) is not None
+            else None,
         }
 
     def do_prefill(self, tokens: int, repeats: int) -> dict:
         """Each prompt is another one, so that nothing of it is cached. The first one is not counted."""
         self.prefill(tokens)
         found = [self.prefill(tokens) for _ in range(repeats)]
-        return {"tokens": tokens, "chunks": found[0][1], "step_ms": quartiles([wall for wall, _ in found])}
+        return {"tokens": tokens, "chunks": found[0][1], "step_ms": figures.quartiles([wall for wall, _ in found])}
 
     def do_trace(self, batch: int, context: int, warmup: int, steps: int) -> dict:
         with Batch(self, batch, context - warmup - steps // 2, warmup + steps) as running:
             running.steps(warmup)
             events, wall = self.traced(lambda: running.steps(steps))
-        return {"batch": batch, "steps": steps, **trace_figures(events, steps, wall, self.cuda)}
+        return {"batch": batch, "steps": steps, **figures.trace_figures(events, steps, wall, self.cuda)}
 
     def do_trace_prefill(self, tokens: int, repeats: int) -> dict:
         self.prefill(tokens)
         events, wall = self.traced(lambda: [self.prefill(tokens) for _ in range(repeats)])
-        return {"tokens": tokens, "repeats": repeats, **trace_figures(events, repeats, wall, self.cuda)}
+        return {"tokens": tokens, "repeats": repeats, **figures.trace_figures(events, repeats, wall, self.cuda)}
 
     def do_copy(self) -> dict:
         return gpu_copy() if self.cuda else cpu_copy()
@@ -497,7 +492,7 @@ def cpu_copy(repeats: int = 9) -> dict:
 
 def copy_figures(times: list, size: int) -> dict:
     """10**9 bytes a second, read and written together, of the median copy."""
-    quarter, median, most = quantiles(times)
+    quarter, median, most = figures.quantiles(times)
     return {
         "gb_s": round(2 * size / median / 1e9, 1),
         "low_gb_s": round(2 * size / most / 1e9, 1),
@@ -531,113 +526,6 @@ def launch_costs(launches: int = 2000, repeats: int = 7) -> dict:
 
     gc.collect()
     return {"bare_us": cost(lambda: torch.cuda._sleep(1)), "op_us": cost(lambda: one.add_(1.0)), "launches": launches}
-
-
-# ---------------------------------------------------------------- figures
-
-
-def quantiles(values: list) -> list:
-    """Lower quartile, median, upper quartile."""
-    if len(values) < 2:
-        return [values[0]] * 3
-    return statistics.quantiles(values, n=4, method="inclusive")
-
-
-def quartiles(times: list) -> dict:
-    """Seconds as milliseconds: median and quartiles."""
-    low, median, high = (round(value * 1000, 4) for value in quantiles(times))
-    return {"median": median, "low": low, "high": high}
-
-
-def union_us(intervals: list) -> float:
-    """Length of what (begin, duration) pairs cover together: work that overlaps on two streams counts once."""
-    covered, reach = 0.0, float("-inf")
-    for begin, length in sorted(intervals):
-        end = begin + length
-        if end > reach:
-            covered += end - max(begin, reach)
-            reach = end
-    return covered
-
-
-def trace_figures(events: list, steps: int, wall_s: float, cuda: bool) -> dict:
-    """Figures a step of a trace of `steps` steps, in the form that torch.profiler exports (microseconds)."""
-    whole = [event for event in events if event.get("ph") == "X"]
-    figures = {"traced_ms": round(wall_s * 1000 / steps, 4)}
-    if not cuda:
-        return {**figures, **cpu_figures([event for event in whole if event.get("cat") == "cpu_op"], steps)}
-    on_gpu = [event for event in whole if event.get("cat") in GPU_WORK]
-    calls = [event for event in whole if event.get("cat") in HOST_CALLS]
-    return {**figures, **gpu_figures(on_gpu, calls, steps)}
-
-
-def gpu_figures(on_gpu: list, calls: list, steps: int) -> dict:
-    """`gpu_ms`: time with at least one kernel, copy or fill on the GPU. `launches`: calls of the host, a graph is one."""
-    kernels = [event for event in on_gpu if event["cat"] == "kernel"]
-    single = outermost([event for event in calls if LAUNCH.match(event["name"])])
-    graphs = outermost([event for event in calls if GRAPH_LAUNCH.match(event["name"])])
-    lost = None
-    if not kernels:
-        lost = f"the profiler saw {'graphs launched and none of their' if graphs else 'no'} kernels: is CUPTI there, and allowed?"
-    return {
-        "gpu_ms": None if lost else round(union_us(spans(on_gpu)) / 1000 / steps, 4),
-        "gpu_reason": lost,
-        "kernels": None if lost else round(len(kernels) / steps, 1),
-        "launches": round((len(single) + len(graphs)) / steps, 1) if calls else None,
-        "graph_launches": round(len(graphs) / steps, 1) if calls else None,
-        "copies": round((len(on_gpu) - len(kernels)) / steps, 1),
-        "launch_us": median_us(single),  # under the profiler, so more than without
-        "graph_launch_us": median_us(graphs),
-        "top_kernels": top(kernels, steps),
-    }
-
-
-def cpu_figures(operators: list, steps: int) -> dict:
-    """Of a processor: PyTorch's operators, those within another one apart, and the time that any of them ran.
-
-    Compiled code is one operator there, however much it does; the profiler sees into none of it.
-    """
-    own = [event for event in operators if not event["name"].startswith(("## ", "Torch-Compiled"))]
-    return {
-        "gpu_ms": None,
-        "gpu_reason": "a processor: no kernels are launched",
-        "kernels": None,
-        "launches": None,
-        "operators": round(len(own) / steps, 1),
-        "outer_operators": round(len(outermost(own)) / steps, 1),
-        "operators_ms": round(union_us(spans(own)) / 1000 / steps, 4),
-        "top_kernels": top(outermost(own), steps),
-    }
-
-
-def spans(events: list) -> list:
-    return [(float(event["ts"]), float(event.get("dur", 0))) for event in events]
-
-
-def outermost(events: list) -> list:
-    """Without calls that lie within another one of the same thread: a runtime's launch may be told as a driver's, too."""
-    kept, reach = [], {}
-    for event in sorted(events, key=lambda one: (float(one["ts"]), -float(one.get("dur", 0)))):
-        thread, end = (event.get("pid"), event.get("tid")), float(event["ts"]) + float(event.get("dur", 0))
-        if end > reach.get(thread, float("-inf")):
-            kept.append(event)
-            reach[thread] = end
-    return kept
-
-
-def median_us(events: list) -> float | None:
-    return round(statistics.median(float(event.get("dur", 0)) for event in events), 2) if events else None
-
-
-def top(events: list, steps: int, count: int = 6) -> list:
-    """The names that took most time, milliseconds and number a step."""
-    sums: dict = {}
-    for event in events:
-        found = sums.setdefault(event["name"][:120], [0.0, 0])
-        found[0] += float(event.get("dur", 0)) / 1000 / steps
-        found[1] += 1
-    ordered = sorted(sums.items(), key=lambda item: -item[1][0])[:count]
-    return [{"name": name, "ms": round(ms, 4), "count": round(number / steps, 1)} for name, (ms, number) in ordered]
 
 
 if __name__ == "__main__":

@@ -22,13 +22,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import gc
 import hashlib
 import json
 import math
 import os
-import signal
 import sys
 import time
 
@@ -178,7 +176,9 @@ class Meter:
             import numpy
 
             words |= divided(words, share)
-            numpy.random.seed([self.request["seed"], share["index"]])  # arrivals of its own, where a rate drives the load
+            numpy.random.seed(
+                [self.request["seed"], share["index"]]
+            )  # arrivals of its own, where a rate drives the load
             await common_start(share)
         functions = self.serve.ASYNC_REQUEST_FUNCS
         plain = functions[BACKEND]
@@ -299,15 +299,8 @@ def answer(client, line):
         return {"ok": False, "error": str(error) or type(error).__name__, "error_class": type(error).__name__}
 
 
-def end_with_starter():
-    """Linux kills this process when the one that started it dies: busy with imports, it would see the end of its input too late."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
 def main():
     """Serve requests until the input ends."""
-    end_with_starter()
     # vLLM prints to standard output: keep the protocol's end of it and point descriptor 1 to the log.
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stdout.flush()

@@ -15,7 +15,6 @@ capabilities come from NVML, as in vLLM's own start.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
@@ -25,7 +24,6 @@ import json
 import os
 import platform
 import re
-import signal
 import sys
 
 # Members of vLLM's registry that are no backend of a language model's attention layers.
@@ -44,24 +42,10 @@ class Refusal(Exception):
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    end_with_starter()
-    forget_own_folder()
     requests, answers = open_channel()
     for line in requests:
         answers.write(json.dumps(respond(json.loads(line))) + "\n")
         answers.flush()
-
-
-def end_with_starter() -> None:
-    """Linux kills this process when the one that started it dies: busy with imports, it would see the end of its input too late."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
-def forget_own_folder() -> None:
-    """Python puts the script's folder first on the path, where its neighbours could hide installed modules."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]
 
 
 def open_channel():

@@ -12,12 +12,10 @@ HF_ENDPOINT and HF_TOKEN count as they do for vLLM.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import os
 import re
-import signal
 import socket
 import sys
 import urllib.request
@@ -34,25 +32,11 @@ class Refusal(Exception):
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    end_with_starter()
-    forget_own_folder()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints must not reach the protocol
     for line in sys.stdin:
         answers.write(json.dumps(respond(json.loads(line))) + "\n")
         answers.flush()
-
-
-def end_with_starter() -> None:
-    """Linux kills this process when the one that started it dies: busy with imports, it would see the end of its input too late."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
-def forget_own_folder() -> None:
-    """Python puts the script's folder first on the path, where its neighbours could hide installed modules."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]
 
 
 def respond(request: dict) -> dict:

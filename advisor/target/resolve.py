@@ -14,7 +14,6 @@ backend where none is asked for, graph modes that the backend cannot do) is not 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import enum
 import hashlib
@@ -24,7 +23,6 @@ import io
 import json
 import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -50,8 +48,6 @@ IGNORED = {
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    end_with_starter()
-    forget_own_folder()
     requests, answers = open_channel()
     base = dict(os.environ)
     with contextlib.suppress(Exception):  # the first request will say what is wrong
@@ -62,18 +58,6 @@ def main() -> None:
         answer["seconds"] = round(time.perf_counter() - started, 4)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-
-
-def end_with_starter() -> None:
-    """Linux kills this process when the one that started it dies: busy with imports, it would see the end of its input too late."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
-def forget_own_folder() -> None:
-    """Python puts the script's folder first on the path, where its neighbours could hide installed modules."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]
 
 
 def open_channel():

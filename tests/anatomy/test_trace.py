@@ -1,10 +1,10 @@
-"""advisor/target/anatomy.py without vLLM: what a profiler's trace comes to, and which weights a step reads."""
+"""The scripts of anatomy without vLLM: what a profiler's trace comes to, and which weights a step reads."""
 
 from __future__ import annotations
 
 import pytest
 
-from advisor.target import anatomy
+from advisor.target import anatomy, anatomy_figures
 
 
 def event(cat, name, ts, dur, tid=7, ph="X"):
@@ -12,10 +12,10 @@ def event(cat, name, ts, dur, tid=7, ph="X"):
 
 
 def test_overlapping_kernels_count_once():
-    assert anatomy.union_us([(0, 10), (5, 10), (30, 5)]) == 20
-    assert anatomy.union_us([(0, 100), (10, 5), (20, 5)]) == 100  # wholly inside another one
-    assert anatomy.union_us([(10, 5), (0, 10)]) == 15  # touching, out of order
-    assert anatomy.union_us([]) == 0
+    assert anatomy_figures.union_us([(0, 10), (5, 10), (30, 5)]) == 20
+    assert anatomy_figures.union_us([(0, 100), (10, 5), (20, 5)]) == 100  # wholly inside another one
+    assert anatomy_figures.union_us([(10, 5), (0, 10)]) == 15  # touching, out of order
+    assert anatomy_figures.union_us([]) == 0
 
 
 TWO_STREAMS = [
@@ -34,7 +34,7 @@ TWO_STREAMS = [
 
 
 def test_a_step_of_two_streams():
-    found = anatomy.trace_figures(TWO_STREAMS, 2, 0.001, cuda=True)
+    found = anatomy_figures.trace_figures(TWO_STREAMS, 2, 0.001, cuda=True)
     assert found["traced_ms"] == 0.5
     assert found["gpu_ms"] == pytest.approx((90 + 10) / 1000 / 2)
     assert (found["kernels"], found["copies"]) == (1.5, 0.5)
@@ -45,21 +45,26 @@ def test_a_step_of_two_streams():
 
 def test_a_graph_is_one_launch_of_many_kernels():
     kernels = [event("kernel", f"k{index}", 100 + 10 * index, 9) for index in range(20)]
-    found = anatomy.trace_figures([event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), *kernels], 1, 0.001, cuda=True)
+    found = anatomy_figures.trace_figures(
+        [event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), *kernels], 1, 0.001, cuda=True
+    )
     assert (found["launches"], found["graph_launches"], found["kernels"]) == (1, 1, 20)
     assert found["gpu_ms"] == 0.18
     assert found["graph_launch_us"] == 30
 
 
 def test_a_profiler_that_does_not_see_into_graphs_is_not_believed():
-    found = anatomy.trace_figures(
-        [event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), event("gpu_memcpy", "Memcpy DtoH", 300, 10)], 1, 0.001, cuda=True
+    found = anatomy_figures.trace_figures(
+        [event("cuda_runtime", "cudaGraphLaunch", 90, 30, tid=1), event("gpu_memcpy", "Memcpy DtoH", 300, 10)],
+        1,
+        0.001,
+        cuda=True,
     )
     assert found["gpu_ms"] is None
     assert found["kernels"] is None
     assert "none of their kernels" in found["gpu_reason"]
     assert found["launches"] == 1
-    nothing = anatomy.trace_figures([], 1, 0.001, cuda=True)
+    nothing = anatomy_figures.trace_figures([], 1, 0.001, cuda=True)
     assert (nothing["gpu_ms"], nothing["launches"]) == (None, None)
     assert "CUPTI" in nothing["gpu_reason"]
 
@@ -71,7 +76,7 @@ def test_a_processor_has_operators():
         event("cpu_op", "aten::add", 150, 50, tid=1),
         event("user_annotation", "step", 0, 1000, tid=1),
     ]
-    found = anatomy.trace_figures(events, 1, 0.001, cuda=False)
+    found = anatomy_figures.trace_figures(events, 1, 0.001, cuda=False)
     assert (found["operators"], found["outer_operators"], found["operators_ms"]) == (3, 2, 0.15)
     assert found["gpu_ms"] is None
     assert found["launches"] is None
@@ -79,13 +84,16 @@ def test_a_processor_has_operators():
 
 
 def test_calls_of_another_thread_are_not_within_ours():
-    calls = [event("cuda_runtime", "cudaLaunchKernel", 0, 10, tid=1), event("cuda_driver", "cuLaunchKernel", 2, 3, tid=2)]
-    assert len(anatomy.outermost(calls)) == 2
+    calls = [
+        event("cuda_runtime", "cudaLaunchKernel", 0, 10, tid=1),
+        event("cuda_driver", "cuLaunchKernel", 2, 3, tid=2),
+    ]
+    assert len(anatomy_figures.outermost(calls)) == 2
 
 
 def test_quartiles_are_milliseconds():
-    assert anatomy.quartiles([0.001, 0.002, 0.003, 0.004, 0.005]) == {"median": 3.0, "low": 2.0, "high": 4.0}
-    assert anatomy.quartiles([0.002]) == {"median": 2.0, "low": 2.0, "high": 2.0}
+    assert anatomy_figures.quartiles([0.001, 0.002, 0.003, 0.004, 0.005]) == {"median": 3.0, "low": 2.0, "high": 4.0}
+    assert anatomy_figures.quartiles([0.002]) == {"median": 2.0, "low": 2.0, "high": 2.0}
 
 
 def test_a_copy_counts_what_is_read_and_what_is_written():
@@ -172,7 +180,10 @@ def test_weights_that_a_layer_hides_are_those_that_were_loaded():
 
 def test_experts_are_told_apart():
     experts = module("FusedMoE", w13_weight=None)
-    parts = {"mlp.experts.w13_weight": (experts, Parameter(1, (8, 10))), "proj.weight": (module("Linear"), Parameter(2, (1, 10)))}
+    parts = {
+        "mlp.experts.w13_weight": (experts, Parameter(1, (8, 10))),
+        "proj.weight": (module("Linear"), Parameter(2, (1, 10))),
+    }
     found = anatomy.weights(Model(parts), module("Config", num_experts_per_tok=2))
     assert (found["experts"], found["experts_per_token"], found["experts_bytes"]) == (8, 2, 160)
 
@@ -295,7 +306,9 @@ def is_empty(core):
 
 def test_a_pipelined_core_decodes_one_token_of_each_a_step(pipelined):
     found = pipelined.do_decode(batch=4, context=100, warmup=4, steps=20, serial=5)
-    assert found["context_tokens"] == pytest.approx(100, abs=5)  # the first ones have decoded while the last was prefilled
+    assert found["context_tokens"] == pytest.approx(
+        100, abs=5
+    )  # the first ones have decoded while the last was prefilled
     assert found["serial_ms"]
     assert found["host_work_ms"]
     assert is_empty(pipelined.core)
