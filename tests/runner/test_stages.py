@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from advisor.measure import warmup
 from advisor.records import Candidate, Dropped, Invalid, Objective, Outcome, from_json, to_json
 from advisor.runner.base import Earlier, Job
 from advisor.search.race_noise import Noise
@@ -110,14 +111,15 @@ def test_a_real_race_drops_what_is_slow_and_keeps_what_is_not(runner):  # noqa: 
 
 def test_a_slice_that_is_not_valid_decides_nothing_and_does_not_spoil_the_trial(runner, monkeypatch):  # noqa: F811
     """A kernel is compiled in the slice: said, not repeated, and the samples count."""
+    monkeypatch.setattr(warmup, "CLOSE", 1e9)  # two waves, however busy this machine is
     made = runner(LONG)
     baseline = first(made)
     race = race_for([baseline], GOAL, 2)
-    at = 1 + 2 * 4 + 2  # of the completions: in the slice, where the warm-up needed two waves
+    at = 1 + 2 * 4 + 2  # of the completions: in the slice
     done = later(made, race, {"FAKE_FAULT": f"jit_at_n:{at}"})
-    if done.warm_up.waves == 2:
-        assert done.slices[0].classes == (Invalid.JIT_COMPILED,)
-        assert [note for note in done.notes if "decides nothing: jit-compiled" in note]
+    assert done.warm_up.waves == 2
+    assert done.slices[0].classes == (Invalid.JIT_COMPILED,)
+    assert [note for note in done.notes if "decides nothing: jit-compiled" in note]
     assert done.ok and len(done.samples) == 2 and done.dropped is None
 
 
@@ -135,14 +137,14 @@ def test_more_client_processes_take_the_slices_again(runner, monkeypatch):  # no
     """The first sample shows that the client is the limit: its slices were measured with one process too few."""
     monkeypatch.setattr("advisor.runner.sampling.usable_cores", lambda: 32)
     monkeypatch.setattr("advisor.measure.client_load.MOST_PROCESSES", 3)
+    monkeypatch.setattr(warmup, "CLOSE", 1e9)
     made = runner(LONG)
     shares = iter([0.1] * 5)  # two waves and three slices; then the sample
     monkeypatch.setattr(FakeBench, "cpu_share", property(lambda self: next(shares, 0.95) if len(FakeBench.made) == 1 else 0.4))
     done = first(made)
-    if done.warm_up.waves == 2:
-        assert done.plan.client_processes > 1
-        assert [item.pair_seed for item in done.slices] == [SLICE_SEEDS_FROM + n for n in range(3)]
-        assert all(item.asked_seed is not None and item.client.processes > 1 for item in done.slices)
+    assert done.warm_up.waves == 2 and done.plan.client_processes > 1
+    assert [item.pair_seed for item in done.slices] == [SLICE_SEEDS_FROM + n for n in range(3)]
+    assert all(item.asked_seed is not None and item.client.processes > 1 for item in done.slices)
 
 
 # ---------------------------------------------------------------- several loads
