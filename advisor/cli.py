@@ -43,6 +43,11 @@ def _end(error: AdvisorError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
+def _given(**options: object) -> dict[str, object]:
+    """Options that stand on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _say(text: str = "", end: str = "\n") -> None:
     """Print, and have it written when this returns. Raises EnvironmentMismatch where it cannot be, such as on a full disk.
 
@@ -175,7 +180,8 @@ def tune(
         ),
     ] = False,
     measure_all: Annotated[
-        bool, typer.Option("--measure-all", help="Measure every candidate in full, also those that cannot win any more.")
+        bool,
+        typer.Option("--measure-all", help="Measure every candidate in full, also those that cannot win any more."),
     ] = False,
     launcher: options.Launcher = "warm",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
@@ -190,15 +196,15 @@ def tune(
     from advisor.report.terminal import Lines, LiveDisplay
     from advisor.request import request_from_words
 
-    overrides = {
-        "concurrency": concurrency,
-        "rate": rate,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "num_prompts": num_prompts,
-    }
+    load = _given(
+        concurrency=concurrency,
+        rate=rate,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        num_prompts=num_prompts,
+    )
     request = request_from_words(
-        model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
+        model=model, gpu=gpu, workload=workload, overrides=load,
         budget=budget, trials=trials, confirm_launches=confirm_launches, serve_args=serve_args, env=env or [], space=space,
         objective=objective, slo=slo, find_load=find_load, samples=samples, client_processes=client_processes,
         engine_python=engine_python, study=study, runs=runs, output=output, storage=storage, seed=seed, retry_failed=retry_failed,
@@ -243,7 +249,9 @@ def record(
     launches: Annotated[int, typer.Option(help="Launches of each configuration.", min=1)] = 1,
     shard: Annotated[
         str | None,
-        typer.Option(help="I/N: only every N-th configuration from the I-th on, into a file of its own: one GPU's part."),
+        typer.Option(
+            help="I/N: only every N-th configuration from the I-th on, into a file of its own: one GPU's part."
+        ),
     ] = None,
     budget: Annotated[
         str, typer.Option(help="Wall time from the start of this command: no launch begins that would not fit.")
@@ -264,15 +272,15 @@ def record(
     from advisor.report.terminal import Lines
     from advisor.request import request_from_words
 
-    overrides = {
-        "concurrency": concurrency,
-        "rate": rate,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "num_prompts": num_prompts,
-    }
+    load = _given(
+        concurrency=concurrency,
+        rate=rate,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        num_prompts=num_prompts,
+    )
     request = request_from_words(
-        model=model, gpu=gpu, workload=workload, overrides={name: value for name, value in overrides.items() if value is not None},
+        model=model, gpu=gpu, workload=workload, overrides=load,
         budget=budget, trials=None, confirm_launches=3, serve_args=serve_args, env=env or [], space=space, objective=None,
         slo=slo, samples=samples, client_processes=client_processes, launcher=launcher, engine_python=engine_python,
         runs=runs,
@@ -299,7 +307,9 @@ def anatomy(
     ] = None,
     batch_sizes: Annotated[
         str | None,
-        typer.Option(help="Requests that decode together: 1,8,64; default: powers of two up to the most vLLM serves at once."),
+        typer.Option(
+            help="Requests that decode together: 1,8,64; default: powers of two up to the most vLLM serves at once."
+        ),
     ] = None,
     context: Annotated[int, typer.Option(help="Tokens of each request in the KV cache.", min=1)] = 512,
     steps: Annotated[int, typer.Option(help="Decode steps that are timed at each batch size.", min=4)] = 60,
@@ -365,7 +375,9 @@ def export(
 def explain(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="What you run, after --: vllm serve MODEL ..., docker run ..., or a file with it, such as serve.sh."),
+        typer.Argument(
+            help="What you run, after --: vllm serve MODEL ..., docker run ..., or a file with it, such as serve.sh."
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A YAML file for `vllm serve --config`, instead of a command.")
@@ -404,7 +416,9 @@ def explain(
 def migrate(
     file: Annotated[
         Path,
-        typer.Argument(help="Profile, vLLM configuration or Kubernetes manifest (.yaml), or a script with a serve command."),
+        typer.Argument(
+            help="Profile, vLLM configuration or Kubernetes manifest (.yaml), or a script with a serve command."
+        ),
     ],
     to_version: Annotated[str, typer.Option(help="vLLM version to write for.")],
     from_version: Annotated[
