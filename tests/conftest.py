@@ -47,7 +47,17 @@ def engine_python() -> str:
 @pytest.fixture(scope="session")
 def tiny_model(engine_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a Llama of 2 layers x 128 without weights, to be served with --load-format dummy."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
+    return _model(engine_python, tmp_path_factory, "tiny")
+
+
+@pytest.fixture(scope="session")
+def demo_model(engine_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the model of `make tune`, without weights: a decode step takes milliseconds on a processor."""
+    return _model(engine_python, tmp_path_factory, "demo")
+
+
+def _model(python: str, folders: pytest.TempPathFactory, size: str) -> Path:
+    folder = folders.mktemp("models") / size
     script = ROOT / "advisor" / "target" / "demo_model.py"
-    subprocess.run([engine_python, str(script), str(folder), "--size", "tiny"], check=True, capture_output=True)
+    subprocess.run([python, str(script), str(folder), "--size", size], check=True, capture_output=True)
     return folder
