@@ -43,16 +43,16 @@ def facts(python: str, model: Path) -> Facts:
 
 
 @pytest.fixture(scope="module")
-def launches(engine_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Trial, Trial, Path]:
+def launches(engine_python: str, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Trial, Trial, Path]:
     """A baseline that makes the plan with one client process, one with two, and one that is far behind."""
     folder = tmp_path_factory.mktemp("study")
     env = {"VLLM_CPU_KVCACHE_SPACE": "1"}
     workload = load_workload("tiny", output_tokens=64)
-    with BenchClient(engine_python, str(tiny_model), timeout_s=200, root=folder) as client:
+    with BenchClient(engine_python, str(demo_model), timeout_s=200, root=folder) as client:
 
         def run(number: int, phase: str, plan: SamplingPlan | None, race: Race | None = None) -> Trial:
             made = RealRunner(
-                facts(engine_python, tiny_model), workload, SERVE_ARGS, env, folder, client, earlier=Earlier(plan),
+                facts(engine_python, demo_model), workload, SERVE_ARGS, env, folder, client, earlier=Earlier(plan),
                 judge_machine=lambda *_: (),
             )  # fmt: skip
             slices = slice_seeds("baseline", [], Objective()) if phase == "baseline" else (SLICE_SEEDS_FROM,)
