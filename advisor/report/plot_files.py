@@ -1,0 +1,64 @@
+"""Plots as files, drawn without a display. matplotlib is imported when one is drawn, never before: its import takes a second.
+
+A plot of the same figures is the same file with the same matplotlib: no dates, no random names in it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import EnvironmentMismatch, InputError
+from advisor.journal import write_atomically
+
+FORMATS = (".svg", ".png", ".pdf")
+_NO_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+STYLE = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that text is as wide everywhere
+    "font.size": 8,
+    "text.parse_math": False,  # a $ in a model's name is a $
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.axisbelow": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#D0D0D0",
+    "grid.linewidth": 0.5,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.borderpad": 0.0,
+    "svg.fonttype": "path",  # looks the same where the font is missing
+    "svg.hashsalt": "advisor",
+    "savefig.dpi": 150,
+}
+
+
+def check_plot(path: Path) -> None:
+    """Raises InputError where the name says none of FORMATS, EnvironmentMismatch where there is no matplotlib."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"--plot {path}: the name says no format", f"end it with {', '.join(FORMATS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise EnvironmentMismatch("plots need matplotlib, which is not installed here", "pip install matplotlib")
+
+
+def write_plot(path: Path, draw: Callable[[], Any]) -> None:
+    """Replace the file in one step. `draw` returns a matplotlib Figure; a person's own matplotlibrc changes nothing.
+
+    Raises what check_plot raises, and OSError where the file cannot be written.
+    """
+    check_plot(path)
+    import matplotlib
+
+    suffix, picture = path.suffix.lower(), io.BytesIO()
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name in a script that the font lacks: boxes, and no lines on the terminal
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        draw().savefig(picture, format=suffix[1:], metadata=_NO_DATE[suffix])
+    write_atomically(path, picture.getvalue())
