@@ -16,9 +16,8 @@ scheduling (the default on CUDA) the core prepares a step while the GPU runs the
 the longer of the two. `serial_ms` is the same loop with the GPU drained after every step, so that neither hides behind the other,
 and `host_work_ms` the part of it before the wait: what the host has to do for a step, measured and not subtracted.
 
-The core is in this process (VLLM_ENABLE_V1_MULTIPROCESSING=0, set by whoever starts this), so that the profiler sees it.
-Written against vLLM 0.26.0 (CUDA) and 0.32.0 (CPU): LLMEngine.engine_core (InprocClient.get_output, .engine_core),
-EngineCore.scheduler and batch_queue, KVCacheConfig.kv_cache_groups.
+The core is in this process (stepped_engine.py), so that the profiler sees it. Written against vLLM 0.26.0 (CUDA) and 0.32.0
+(CPU), KVCacheConfig.kv_cache_groups besides what that file names.
 """
 
 from __future__ import annotations
@@ -27,23 +26,16 @@ import contextlib
 import gc
 import importlib
 import importlib.util
-import inspect
-import itertools
 import json
 import os
-import random
 import re
 import statistics
 import tempfile
 import time
-import traceback
-
-BEGUN = time.perf_counter()
 
 PACKED = re.compile(r"qweight|weight_packed")  # of 4-bit layouts: eight values in 32 bits
 COPY_BYTES = 1 << 30
 CPU_COPY_BYTES = 1 << 28  # far beyond any cache, and small enough for a small machine
-STEP_LIMIT = 100_000  # of steps until a batch decodes: a bound for what should never hang
 
 
 def beside(name: str):
@@ -56,82 +48,25 @@ def beside(name: str):
     return module
 
 
-figures = beside("anatomy_figures")
-
-
-class Refusal(Exception):
-    """The request is sound and cannot be answered on this machine or with this engine."""
-
-
-def main() -> None:
-    """Answer requests until standard input ends."""
-    requests, answers = open_channel()
-    anatomy = Anatomy()
-    for line in requests:
-        answers.write(json.dumps(answer(anatomy, json.loads(line))) + "\n")
-        answers.flush()
-
-
-def answer(anatomy: Anatomy, request: dict) -> dict:
-    """One answer; never raises an Exception."""
-    try:
-        words = {name: value for name, value in request.items() if name != "do"}
-        return {"ok": True, **getattr(anatomy, f"do_{request['do']}")(**words)}
-    except SystemExit:
-        return {"ok": False, "error_type": "ArgumentError", "error": "vLLM refuses the arguments, as its log says"}
-    except Exception as error:
-        traceback.print_exc()
-        text = " ".join(str(error).split()) or repr(error)
-        return {"ok": False, "error_type": type(error).__name__, "error": text[:2000]}
-
-
-def open_channel():
-    """The protocol's own streams: vLLM logs to descriptor 1 and its children inherit both, so 0 and 1 move."""
-    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    return requests, answers
+figures, stepped = beside("anatomy_figures"), beside("stepped_engine")
+Batch, Refusal, settle = stepped.Batch, stepped.Refusal, stepped.settle
 
 
 # ---------------------------------------------------------------- requests
 
 
-class Anatomy:
+class Anatomy(stepped.SteppedEngine):
     """The engine, once started, and the requests about it."""
 
-    def __init__(self):
-        self.engine = None
+    def before_loading(self, config) -> None:
+        self.text_config = config.model_config.hf_text_config
+        self.loaded = watched_loading(self.text_config)
 
-    def do_start(self, argv: list) -> dict:
-        """Seconds count from the start of this process. Raises Refusal for an engine of several processes."""
-        config = engine_config([str(word) for word in argv])
-        if config.parallel_config.world_size > 1:
-            raise Refusal("one GPU is looked at: without tensor or pipeline parallelism")
-        from vllm.usage.usage_lib import UsageContext
-        from vllm.v1.engine.llm_engine import LLMEngine
-
-        text_config, imported = config.model_config.hf_text_config, time.perf_counter()
-        before = watched_loading(text_config)
-        self.engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.OPENAI_API_SERVER)
-        ready = time.perf_counter()
-        if not hasattr(self.engine.engine_core, "engine_core"):
-            raise Refusal("the engine core runs in another process: VLLM_ENABLE_V1_MULTIPROCESSING is not 0 there")
-        self.core, self.cuda = self.engine.engine_core.engine_core, cuda()
-        self.vocabulary = config.model_config.get_vocab_size()
+    def after_loading(self, config) -> dict:  # noqa: ARG002
         return {
-            "imports_s": round(imported - BEGUN, 2),  # configuration included
-            "engine_s": round(ready - imported, 2),
-            "start_s": round(ready - BEGUN, 2),
-            "pipelined": getattr(self.core, "batch_queue", None) is not None,
-            "kv_tokens": kv_tokens(config.cache_config),
-            "threads": importlib.import_module("torch").get_num_threads(),
-            **described(config),
-            "weights": held_weights(before, weights(self.model(), text_config)),
+            "weights": held_weights(self.loaded, weights(self.model(), self.text_config)),
             "kv": kv_groups(self.core.scheduler.kv_cache_config.kv_cache_groups),
         }
-
-    def model(self):
-        return self.core.model_executor.driver_worker.get_model()
 
     def do_decode(self, batch: int, context: int, warmup: int, steps: int, serial: int) -> dict:
         """Quartiles of `steps` steps; the middle one of them has `context` tokens a request, on average."""
@@ -177,15 +112,12 @@ class Anatomy:
             raise Refusal("nothing is launched on a processor")
         return launch_costs()
 
-    def drain(self) -> None:
-        importlib.import_module("torch").cuda.synchronize()
-
     def prefill(self, tokens: int) -> tuple:
         """(seconds from the first step to the first token of a prompt, steps that took)."""
         settle(self.core, self.engine)
         names = self.add(1, tokens, 1, seed=None)
         begun, count = time.perf_counter(), 0
-        while count < STEP_LIMIT:
+        while count < stepped.STEP_LIMIT:
             outputs = self.engine.engine_core.get_output()
             count += 1
             if any(item.new_token_ids for item in outputs.outputs):
@@ -193,25 +125,6 @@ class Anatomy:
                 self.forget(names)
                 return took, count - bool(getattr(self.core, "batch_queue", None) is not None)
         raise RuntimeError("the prompt was never done")
-
-    def add(self, count: int, tokens: int, new_tokens: int, seed: int | None) -> list:
-        """Add requests; the names that the engine gave them. With a seed the n-th prompt is always the same."""
-        from vllm import SamplingParams
-
-        params = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=new_tokens, detokenize=False)
-        names = []
-        for index in range(count):
-            draw = random.Random(None if seed is None else seed * 100_003 + index)
-            prompt = {"prompt_token_ids": draw.choices(range(10, self.vocabulary - 1), k=tokens)}
-            name = f"{time.perf_counter_ns()}-{index}"
-            names.append(self.engine.add_request(name, prompt, params) or name)
-        return names
-
-    def forget(self, names: list) -> None:
-        """Take requests out of the engine, whether they have ended or not, and let it notice."""
-        accepted = inspect.signature(self.engine.abort_request).parameters
-        self.engine.abort_request(names, **({"internal": True} if "internal" in accepted else {}))
-        settle(self.core, self.engine)
 
     def traced(self, work) -> tuple:
         """(events of a trace of `work`, its wall seconds). On CUDA only what CUPTI sees, which costs the host less."""
@@ -232,138 +145,7 @@ class Anatomy:
                 return json.load(file)["traceEvents"], wall
 
 
-class Batch:
-    """So many requests that all decode, one token each a step, for the length of the block."""
-
-    def __init__(self, anatomy: Anatomy, size: int, prompt: int, steps: int):
-        self.anatomy, self.size, self.prompt = anatomy, size, max(1, prompt)
-        self.produced: dict = {}
-        # Those that are prefilled first decode meanwhile: so many steps may pass before the last one begins.
-        self.budget = steps + 2 + self.size * self.prompt // 16
-        limit = anatomy.engine.vllm_config.model_config.max_model_len
-        self.budget = min(self.budget, limit - self.prompt - 1)
-        if self.budget < steps + 2:
-            raise Refusal(f"{self.prompt + steps} tokens a request are more than the model length of {limit}")
-        held, needed = kv_tokens(anatomy.engine.vllm_config.cache_config), size * (self.prompt + steps + 2)
-        if held and needed > held:
-            raise Refusal(f"the KV cache holds {held:,} tokens, {needed:,} are needed")
-
-    def __enter__(self) -> Batch:
-        settle(self.anatomy.core, self.anatomy.engine)
-        self.names = self.anatomy.add(self.size, self.prompt, self.budget, seed=1)
-        for _ in range(STEP_LIMIT):
-            self._count(self.anatomy.engine.engine_core.get_output())
-            if len(self.produced) == self.size:
-                return self
-        raise RuntimeError("the batch never came to decode")
-
-    def __exit__(self, *_: object) -> None:
-        self.anatomy.forget(self.names)
-
-    def steps(self, count: int) -> list:
-        """Seconds from the end of one step to the end of the next. Raises Refusal where one was no decode step of all.
-
-        What a step returned is looked at when all are done: looking takes time, which the GPU would use to catch up.
-        """
-        step, returned, ends = self.anatomy.engine.engine_core.get_output, [], [time.perf_counter()]
-        for _ in range(count):
-            returned.append(step())
-            ends.append(time.perf_counter())
-        self._check(returned)
-        return [end - begun for begun, end in itertools.pairwise(ends)]
-
-    def drained(self, count: int) -> tuple:
-        """(seconds of each step with the GPU drained after it, seconds of these in which the host had work to do).
-
-        The result that such a step takes back is one that the GPU has finished: a pipelined core waits for nothing in it.
-        """
-        step, drain, returned, whole, work = self.anatomy.engine.engine_core.get_output, self.anatomy.drain, [], [], []
-        drain()
-        for _ in range(count):
-            begun = time.perf_counter()
-            returned.append(step())
-            worked = time.perf_counter()
-            drain()
-            whole.append(time.perf_counter() - begun)
-            work.append(worked - begun)
-        self._check(returned)
-        return whole, work
-
-    def _check(self, returned: list) -> None:
-        tokens = [self._count(outputs) for outputs in returned]
-        if any(number != self.size for number in tokens):
-            odd = next(number for number in tokens if number != self.size)
-            raise Refusal(f"a step gave {odd} tokens where {self.size} requests decode")
-
-    def mean_tokens(self) -> float:
-        """Tokens a request in the KV cache, on average."""
-        return self.prompt + sum(self.produced.values()) / self.size
-
-    def _count(self, outputs) -> int:
-        """Tokens that a step returned, counted for their requests."""
-        for item in outputs.outputs:
-            self.produced[item.request_id] = self.produced.get(item.request_id, 0) + len(item.new_token_ids)
-        return sum(len(item.new_token_ids) for item in outputs.outputs)
-
-
-def settle(core, engine) -> None:
-    """Step until nothing is left, what an asynchronous scheduler has in flight included."""
-    for _ in range(64):
-        if not core.scheduler.has_requests() and not getattr(core, "batch_queue", None):
-            return
-        engine.engine_core.get_output()
-
-
-# ---------------------------------------------------------------- engine
-
-
-def engine_config(argv: list):
-    """The VllmConfig that `vllm serve ARGV` would build, by the release's own parser and checks."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.entrypoints.cli.serve import cmd_init
-    from vllm.usage.usage_lib import UsageContext
-
-    parser = first_attribute("FlexibleArgumentParser", "vllm.utils.argparse_utils", "vllm.utils")()
-    command = cmd_init()[0]
-    command.subparser_init(parser.add_subparsers(required=False, dest="subparser"))
-    args = parser.parse_args(["serve", *argv])
-    command.validate(args)
-    args.model = getattr(args, "model_tag", None) or args.model
-    return AsyncEngineArgs.from_cli_args(args).create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
-
-
-def first_attribute(name: str, *modules: str):
-    """`name` from the first of `modules` that has it: vLLM has moved its helpers about."""
-    for module in modules:
-        with contextlib.suppress(ImportError, AttributeError):
-            return getattr(importlib.import_module(module), name)
-    raise ImportError(f"this vLLM has no {name} in any of {', '.join(modules)}")
-
-
-def cuda() -> bool:
-    return importlib.import_module("torch").cuda.is_available()
-
-
-def described(config) -> dict:
-    """What runs, after everything that the start has changed about it."""
-    compilation = config.compilation_config
-    mode, graphs = getattr(compilation, "mode", None), getattr(compilation, "cudagraph_mode", None)
-    return {
-        "compilation_mode": getattr(mode, "name", mode),
-        "cudagraph_mode": getattr(graphs, "name", graphs),
-        "capture_sizes": sorted(getattr(compilation, "cudagraph_capture_sizes", None) or ()),
-        "max_num_seqs": config.scheduler_config.max_num_seqs,
-        "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
-        "max_model_len": config.model_config.max_model_len,
-        "dtype": str(config.model_config.dtype).removeprefix("torch."),
-        "kv_cache_dtype": str(config.cache_config.cache_dtype),
-        "prefix_caching": bool(config.cache_config.enable_prefix_caching),
-    }
-
-
-def kv_tokens(cache) -> int | None:
-    blocks, size = getattr(cache, "num_gpu_blocks", None), getattr(cache, "block_size", None)
-    return blocks * size if blocks and size else None
+# ---------------------------------------------------------------- what is held
 
 
 def watched_loading(config) -> list:
@@ -529,4 +311,4 @@ def launch_costs(launches: int = 2000, repeats: int = 7) -> dict:
 
 
 if __name__ == "__main__":
-    main()
+    stepped.answer_requests(Anatomy())

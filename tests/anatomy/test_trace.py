@@ -202,8 +202,8 @@ def test_kv_of_layers_with_and_without_a_window():
 
 def test_an_unknown_request_and_a_failing_one_are_answers(capfd):
     engine = anatomy.Anatomy()
-    assert anatomy.answer(engine, {"do": "nothing"})["ok"] is False
-    refused = anatomy.answer(engine, {"do": "prefill", "tokens": 4, "repeats": 1})
+    assert anatomy.stepped.answer(engine, {"do": "nothing"})["ok"] is False
+    refused = anatomy.stepped.answer(engine, {"do": "prefill", "tokens": 4, "repeats": 1})
     assert (refused["ok"], refused["error_type"]) == (False, "AttributeError")
 
 
@@ -222,7 +222,7 @@ def batch_of(size, counts):
     """A Batch that decodes already."""
     running = object.__new__(anatomy.Batch)
     running.size, running.prompt, running.produced = size, 10, {str(index): 1 for index in range(size)}
-    running.anatomy = module("Anatomy", engine=module("LLMEngine", engine_core=Engine(counts)), drain=lambda self: None)
+    running.owner = module("Owner", engine=module("LLMEngine", engine_core=Engine(counts)), drain=lambda self: None)
     return running
 
 
@@ -339,7 +339,7 @@ def test_a_batch_that_does_not_fit_is_refused_before_it_is_begun(pipelined):
 
 def test_several_gpus_are_refused(monkeypatch):
     config = module("VllmConfig", parallel_config=module("ParallelConfig", world_size=2))
-    monkeypatch.setattr(anatomy, "engine_config", lambda argv: config)
+    monkeypatch.setattr(anatomy.stepped, "engine_config", lambda argv: config)
     with pytest.raises(anatomy.Refusal, match="one GPU"):
         anatomy.Anatomy().do_start(["m"])
 
