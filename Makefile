@@ -43,10 +43,10 @@ unit: $(ANY_ENGINE) $(DONE)/advisor $(DONE)/tools
 lint: $(DONE)/tools
 	$(VENV)/bin/python -m ruff check .
 
-# The pinned lists anew, from pyproject.toml and tools/pin.py.
+# The pinned lists anew, from pyproject.toml and tools/pin.py; PIN=--keep changes no release that is pinned already.
 pins: $(DONE)/venv
 	$(VENV)/bin/python -m pip install --quiet uv
-	$(VENV)/bin/python tools/pin.py --uv $(VENV)/bin/uv
+	$(VENV)/bin/python tools/pin.py --uv $(VENV)/bin/uv $(PIN)
 
 clean:
 	rm -rf .venv .venv-cpu build dist
@@ -59,7 +59,7 @@ $(DONE)/venv: tools/make_venv.sh constraints/build.txt
 
 $(DONE)/engine-cpu: constraints/cpu.txt constraints/torch.txt tools/mend_cpu_engine.py tools/numa.sh
 $(DONE)/engine-cuda: constraints/cuda.txt
-$(DONE)/engine-none: constraints/base.txt
+$(DONE)/engine-none: constraints/base.txt constraints/plots.txt
 $(DONE)/engine-cpu $(DONE)/engine-cuda $(DONE)/engine-none: $(DONE)/engine-%: tools/install_engine.sh tools/compiler.sh \
 		| $(DONE)/venv
 	@echo "installing the advisor's requirements$(if $(filter none,$*),, and vLLM ($*): minutes the first time)"

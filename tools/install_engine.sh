@@ -21,7 +21,7 @@ cuda)
     "$here/compiler.sh" "$venv"
     install --no-deps -r "$lists/cuda.txt"
     ;;
-none) install --no-deps -r "$lists/base.txt" ;;
+none) install --no-deps -r "$lists/base.txt" -r "$lists/plots.txt" ;;
 *)
     echo "unknown engine '$engine': cpu, cuda or none" >&2
     exit 2

@@ -1,4 +1,4 @@
-"""Writes the lists of pinned packages in constraints/ anew: `python tools/pin.py [--uv PATH]`. Needs uv and a network.
+"""Writes the lists of pinned packages in constraints/ anew: `python tools/pin.py [--uv PATH] [--keep]`. Needs uv and a network.
 
 Nothing is installed. Each list is a full closure for Python 3.10 to 3.14 on Linux x86_64, with markers where one
 release does not serve all of them; the advisor's own requirements are read from pyproject.toml and are part of each.
@@ -48,6 +48,14 @@ def advisor_requirements(text: str) -> list[str]:
     return re.findall(r'"([^"]+)"', block.group(1))
 
 
+def plot_requirements(text: str) -> list[str]:
+    """The extra `plots` of a pyproject.toml: in one line there."""
+    line = re.search(r"^plots = \[(.*)\]$", text, re.MULTILINE)
+    if line is None:
+        raise SystemExit("pyproject.toml has no plots")
+    return re.findall(r'"([^"]+)"', line.group(1))
+
+
 def project(requirements: list[str], overrides: list[str]) -> str:
     """A throw-away pyproject.toml: only there does uv take the environments to resolve for."""
 
@@ -79,9 +87,18 @@ def resolve(uv: str, requirements: list[str], overrides: list[str], agree_with: 
 def shortened(line: str) -> str:
     """A pinned line without the clauses that hold for all lines; what is left of its marker speaks of Python alone."""
     pin, _, marker = line.partition(" ; ")
-    kept = [clause for clause in marker.split(" and ") if clause and clause not in CLAUSES]
-    short = " and ".join(kept).replace("python_full_version", "python_version").replace(".*'", "'")
-    return f"{pin} ; {short}" if short else pin
+    ways = [way.removeprefix("(").removesuffix(")") for way in marker.split(" or ")]
+    kept = [" and ".join(clause for clause in way.split(" and ") if clause and clause not in CLAUSES) for way in ways]
+    if not all(kept):
+        return pin
+    short = " or ".join(kept).replace("python_full_version", "python_version").replace(".*'", "'")
+    return f"{pin} ; {short}"
+
+
+def pinned(*names: str) -> list[str]:
+    """The lines of lists that are there."""
+    texts = [(ROOT / "constraints" / f"{name}.txt").read_text() for name in names]
+    return [line for text in texts for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def write(name: str, about: str, lines: list[str]) -> None:
@@ -93,15 +110,22 @@ def write(name: str, about: str, lines: list[str]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--uv", default="uv", help="path of the uv program")
-    uv = parser.parse_args().uv
-    advisor = advisor_requirements((ROOT / "pyproject.toml").read_text())
-    cpu = resolve(uv, advisor + CPU_ENGINE, CPU_OVERRIDES, [])
-    cuda = resolve(uv, advisor + CUDA_ENGINE, [], [])
-    base = resolve(uv, advisor, [], [])
-    build = resolve(uv, BUILD, [], [])
-    tools = resolve(uv, TOOLS, [], build)
+    parser.add_argument(
+        "--keep", action="store_true", help="what is pinned keeps its release: only new packages are looked up"
+    )
+    given = parser.parse_args()
+    uv, kept = given.uv, pinned if given.keep else lambda *_: []
+    text = (ROOT / "pyproject.toml").read_text()
+    advisor, plots = advisor_requirements(text), plot_requirements(text)
+    cpu = resolve(uv, advisor + plots + CPU_ENGINE, CPU_OVERRIDES, kept("cpu", "torch"))
+    cuda = resolve(uv, advisor + plots + CUDA_ENGINE, [], kept("cuda"))
+    base = resolve(uv, advisor, [], kept("base"))
+    drawing = resolve(uv, advisor + plots, [], base + kept("plots"))
+    build = resolve(uv, BUILD, [], kept("build"))
+    tools = resolve(uv, TOOLS, [], kept("tools") + build)
     apart = [line for line in cpu if TORCH_ONLY.match(line)]
     write("base", "The advisor alone: `pip install -c constraints/base.txt .`", base)
+    write("plots", "What draws plots, beside base.txt", [line for line in drawing if line not in base])
     write(
         "cpu", "The advisor and vLLM for the processor; its torch is in torch.txt", [x for x in cpu if x not in apart]
     )

@@ -69,6 +69,17 @@ def test_each_engine_is_pinned_for_every_python(python):
     assert not names("cpu", "torch", python=python) & {"torchvision", "torchaudio", "torchcodec"}
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_plots_are_pinned_wherever_make_installs_and_not_in_the_base(python):
+    """`pip install .` brings none: they would take the base install past 150 MB."""
+    assert "matplotlib" not in names("base", python=python)
+    for lists in (("base", "plots"), ("cpu",), ("cuda",)):
+        assert "matplotlib" in names(*lists, python=python)
+    assert not names("base", python=python) & names("plots", python=python)
+    asked = [Requirement(line).name for line in pin_module().plot_requirements((ROOT / "pyproject.toml").read_text())]
+    assert asked == ["matplotlib"]
+
+
 def test_a_line_keeps_only_what_its_marker_says_of_python():
     shortened = pin_module().shortened
     always = " and ".join(pin_module().CLAUSES)
@@ -77,6 +88,15 @@ def test_a_line_keeps_only_what_its_marker_says_of_python():
         "numpy==2.2.6 ; python_version < '3.11'"
     )
     assert shortened("numpy==2.4.6 ; python_full_version == '3.11.*'") == "numpy==2.4.6 ; python_version == '3.11'"
+    either = f"(python_full_version >= '3.12' and {always}) or (python_full_version < '3.11' and {always})"
+    assert shortened(f"six==1.17.0 ; {either}") == "six==1.17.0 ; python_version >= '3.12' or python_version < '3.11'"
+    assert shortened(f"six==1.17.0 ; (python_full_version >= '3.12' and {always}) or ({always})") == "six==1.17.0"
+
+
+def test_pins_that_are_there_can_be_kept():
+    """All of them, with their markers, and no comment."""
+    kept = pin_module().pinned("base", "torch")
+    assert [Requirement(line) for line in kept] == requirements("base") + requirements("torch")
 
 
 def missing_from(pinned: set[str], roots: set[str]) -> set[str]:
@@ -102,6 +122,10 @@ def missing_from(pinned: set[str], roots: set[str]) -> set[str]:
 
 def test_the_base_list_is_a_closure():
     assert not missing_from(names("base"), advisor_dependencies())
+
+
+def test_the_list_of_plots_is_a_closure_beside_the_base():
+    assert not missing_from(names("base", "plots"), {"matplotlib"})
 
 
 @pytest.mark.engine
