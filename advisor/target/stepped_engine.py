@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import random
+import sys
 import time
 import traceback
 
@@ -156,7 +157,7 @@ class Batch:
         try:
             self._fill()
         except BaseException:
-            self._leave_quietly()
+            self.__exit__(*sys.exc_info())
             raise
         return self
 
@@ -170,16 +171,8 @@ class Batch:
                 raise Late(f"the time was over when {done} of {self.size} prompts were in the KV cache")
         raise RuntimeError("the batch never came to decode")
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.owner.forget(self.names)
-        else:
-            self._leave_quietly()
-
-    def _leave_quietly(self) -> None:
-        """An engine that has just failed may fail again; the first error is the one to tell."""
-        with contextlib.suppress(Exception):
-            self.owner.forget(self.names)
+    def __exit__(self, *raised: object) -> None:
+        Leaving(self.owner, self.names).__exit__(*raised)
 
     def steps(self, count: int) -> list:
         """Seconds from the end of one step to the end of the next. Raises Refusal where one was no decode step of all.
@@ -225,6 +218,23 @@ class Batch:
         for item in outputs.outputs:
             self.produced[item.request_id] = self.produced.get(item.request_id, 0) + len(item.new_token_ids)
         return sum(len(item.new_token_ids) for item in outputs.outputs)
+
+
+class Leaving:
+    """The requests are taken out of the engine when the block ends.
+
+    An engine that has just failed may fail again at that; the first error is the one to tell.
+    """
+
+    def __init__(self, owner: SteppedEngine, names: list):
+        self.owner, self.names = owner, names
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with contextlib.suppress(*[Exception] * (kind is not None)):
+            self.owner.forget(self.names)
 
 
 def needs_kv(owner: SteppedEngine, tokens: int) -> None:

@@ -1,0 +1,32 @@
+"""Times of steps: when they are steady, and how they are written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+STEADY = 0.2  # the middle half of the steps lies within so much of the median; more is another program on this machine
+
+
+def is_steady(step: Mapping[str, float]) -> bool:
+    """`step`: median and quartiles."""
+    return step["high"] - step["low"] <= STEADY * step["median"]
+
+
+def step_figures(step: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "step_ms": step["median"],
+        "step_low_ms": step["low"],
+        "step_high_ms": step["high"],
+        "steady": is_steady(step),
+    }
+
+
+def ms(value: float) -> str:
+    """`1.66 ms`, `0.071 ms`, `18.5 ms`."""
+    return f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def bare_ms(value: float | None) -> str:
+    """The same in a column that says what it is."""
+    return "" if value is None else ms(value).removesuffix(" ms")

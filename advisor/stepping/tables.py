@@ -1,0 +1,29 @@
+"""Tables of figures as lines of text. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 132
+
+
+def table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    """Columns for names, then columns for figures."""
+    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in left:
+        made.add_column(name, no_wrap=True)
+    for name in right:
+        made.add_column(name, justify="right")
+    return made
+
+
+def drawn(shown: Table, width: int = WIDTH) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(shown)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
