@@ -42,6 +42,17 @@ def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f}%"
 
 
+def change(ratio: float, maximise: bool) -> str:
+    """A ratio of which more than 1 is better, as the change of the figure itself: 1.25 is `-20.0%` of a time."""
+    return percent(ratio if maximise else 1 / ratio)
+
+
+def changes(value: float, low: float, high: float, maximise: bool) -> tuple[str, str, str]:
+    """`change` of a ratio and of the ends of its interval, the smaller end first."""
+    low, high = (low, high) if maximise else (high, low)
+    return change(value, maximise), change(low, maximise), change(high, maximise)
+
+
 def number(value: float) -> str:
     """Three to four significant digits, thousands separated: 27957.3 -> `27,957`, 4.893 -> `4.89`."""
     magnitude = abs(value)

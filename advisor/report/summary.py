@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.records import Candidate, Decision, Interval, Outcome, StudyResult, Trial, Verdict
+from advisor.records import Candidate, Decision, Interval, Objective, Outcome, StudyResult, Trial, Verdict
 from advisor.report.plan import display
 from advisor.search.untried import untried
-from advisor.units import duration, number, percent
+from advisor.units import changes, duration, number, percent
 from advisor.verdict.sequential import EACH
 
 _COSTS = 3
@@ -114,9 +114,11 @@ def headline(verdict: Verdict) -> str:
         # By another objective, or by meeting the SLO: the reason names all figures.
         return f"improved: {reason}{costs(verdict)}"
     if improved and verdict.ratio:
+        ratio = verdict.ratio
+        value, low, high = changes(ratio.value, ratio.low, ratio.high, Objective(verdict.objective).maximise)
         return (
-            f"improved: {verdict.winner.label} gives {percent(verdict.ratio.value)} {unit(verdict.objective)} over the default "
-            f"(95% interval {percent(verdict.ratio.low)} to {percent(verdict.ratio.high)}, "
+            f"improved: {verdict.winner.label} gives {value} {unit(verdict.objective)} against the default "
+            f"(95% interval {low} to {high}, "
             f"{verdict.launches} {EACH}{costs(verdict)}{_cut(verdict.reason.partition(EACH)[2])}"
         )
     if verdict.decision is Decision.KEEP_DEFAULTS:
@@ -130,9 +132,10 @@ def _cut(reason: str) -> str:
 
 
 def costs(verdict: Verdict) -> str:
-    """`, but TPOT p50 +27.0%`: what a gain costs belongs into the same line."""
+    """`, but TPOT p50 +27.0%, perhaps TTFT p50 +9.0%`: what a gain costs belongs into the same line."""
     worst = [
-        f"{unit(item.metric).removeprefix('ms ')} {percent(item.ratio.value)}" for item in verdict.tradeoffs[:_COSTS]
+        f"{'' if item.proven else 'perhaps '}{unit(item.metric).removeprefix('ms ')} {percent(item.ratio.value)}"
+        for item in verdict.tradeoffs[:_COSTS]
     ]
     more = len(verdict.tradeoffs) - len(worst)
     return f", but {', '.join(worst)}{f' and {more} more' if more else ''}" if worst else ""

@@ -15,7 +15,7 @@ from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.report.summary import unit
 from advisor.search.scores import better_by, evidence, slo_breaches
 from advisor.search.scores import score as score_of
-from advisor.units import duration, number, percent
+from advisor.units import change, duration, number
 
 Clock = Callable[[], float]
 _NOTES = 3  # of a trial; the profile has them all
@@ -95,7 +95,7 @@ class Lines:
             known = f"default {self._figure(self.baseline)}" if self.baseline else "nothing measured yet"
             return f"best so far: {known}"
         value, label = self.best
-        gain = f" ({percent(better_by(value, self.baseline, self._objective))})" if self.baseline else ""
+        gain = f" ({change(better_by(value, self.baseline, self._objective), self._objective.maximise)})" if self.baseline else ""
         return f"best so far: {self._figure(value)}{gain} with {label}"
 
     def _figure(self, value: float) -> str:
@@ -117,7 +117,8 @@ def trial_line(trial: Trial, score: float | None, baseline: float | None, object
 
 
 def _figure(trial: Trial, score: float, baseline: float | None, objective: Objective) -> str:
-    gain = f" {percent(better_by(score, baseline, objective))}" if baseline and not trial.candidate.is_baseline else ""
+    compared = baseline and not trial.candidate.is_baseline
+    gain = f" {change(better_by(score, baseline, objective), objective.maximise)}" if compared else ""
     others = [(score_of(trial, one), one.metric) for one in objective.each[1:]]
     figures = [f"{number(value)} {unit(metric)}" for value, metric in others if value is not None]
     loads = by_load(trial.samples)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.records import Candidate, FrontPoint, Objective, Trial
 from advisor.search.scores import TIE, eligible, gains, measured_default, ranked, scores, slo_breaches
-from advisor.units import percent
+from advisor.units import change
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def _recommended(trials: Sequence[Trial], default: Trial | None, objective: Obje
     if default is None:
         return best, f"it has the best {objective.metric}"
     ratios = gains(best, default, objective)
-    told = ", ".join(f"{metric} {percent(ratio)}" for metric, ratio in zip(objective.metrics, ratios, strict=True))
+    each = zip(objective.each, ratios, strict=True)
+    told = ", ".join(f"{one.metric} {change(ratio, one.maximise)}" for one, ratio in each)
     if slo_breaches(default, objective) and min(ratios) < 1 - TIE:
         return best, f"the default breaks the SLO, and this has the best mean gain ({told})"
     if not any(max(gains(trial, default, objective)) > 1 + TIE for trial in order):

@@ -20,7 +20,7 @@ from advisor.measure.slice_rules import LATENCY_WAVES, WAVES, objection
 from advisor.records import Dropped, Objective, Sample, Trial
 from advisor.search.race_noise import START, ByStage, Noise, luck, noise_of
 from advisor.search.scores import TIE, evidence, sample_value, score, scores, slo_breaches
-from advisor.units import percent
+from advisor.units import changes
 
 ERROR = 0.02  # probability that a launch which is no worse than a tie is dropped, all looks together
 BASELINE_SLICES = 3  # one to compare with, and what they differ by is the first that is known of the noise
@@ -53,7 +53,8 @@ class Gap:
 
     def text(self, metric: str, noise: Noise, error: float) -> str:
         half = noise.times(error) * noise.of_ratio(self.pairs)
-        low, middle, high = (percent(math.exp(self.mean + part)) for part in (-half, 0.0, half))
+        ends = (math.exp(self.mean + part) for part in (0.0, -half, half))
+        middle, low, high = changes(*ends, Objective(metric).maximise)
         return f"{metric} {middle} ({low} to {high})"
 
 

@@ -96,6 +96,7 @@ class Workload(Part):
     length_spread: Number = Field(description="lengths vary by this fraction both ways")
     shared_prefix_tokens: Count = Field(description="first tokens that all prompts of a sample share")
     warmup_prompts: Count = Field(description="uncounted requests before the first sample; 0: as many as fit the load")
+    preemptions: str | None = Field(default=None, description="allowed: running out of KV cache is what it is for")
     client_processes: Count | None = Field(default=None, description="that sent the load together")
     seeds: list[int] = Field(description="seeds of the samples behind `measured`")
     source: str = Field(description="where the lengths come from")
@@ -128,6 +129,7 @@ class Goal(Part):
 class Cost(Part):
     metric: str = Field(description="figure that got worse")
     ratio: Ratio = Field(description="challenger over default, not oriented")
+    proven: bool | None = Field(default=None, description="false: measured, but the interval does not exclude that it is luck")
 
 
 class FinalistEntry(Part):

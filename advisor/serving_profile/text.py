@@ -16,7 +16,7 @@ from advisor.records import Decision, Objective
 from advisor.serving_profile.args import format_lines, quoted
 from advisor.serving_profile.schema import Figure, LeftBehind, Profile, Rejected, Serve, StartParts, Workload
 from advisor.serving_profile.values import Part, Ratio
-from advisor.units import number, percent
+from advisor.units import changes, number
 
 _WIDTH = 120
 _DEFAULT_SAMPLES = 2  # of a launch: --samples
@@ -89,9 +89,8 @@ def _compared(profile: Profile) -> Iterator[str]:
     name, other = profile.other_side()
     default, ratio = profile.measured.default, profile.decision.ratio
     if ratio:
-        interval = f"{percent(ratio.value)}, 95% interval {percent(ratio.low)} to {percent(ratio.high)}"
-        kind = "" if profile.objective.better == "more" else " (as a speed-up)"
-        yield f"  {profile.objective.metric}, {name} against default: {interval}{kind}"
+        value, low, high = changes(ratio.value, ratio.low, ratio.high, profile.objective.better == "more")
+        yield f"  {profile.objective.metric}, {name} against default: {value}, 95% interval {low} to {high}"
     if default is None or other is None:
         return
     for metric, title in _HEAD_FIGURES.items():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.records import Candidate, Decision, Finalist, Objective, Outcome, Trial, Verdict
-from advisor.units import percent
+from advisor.units import change
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched, tried
 from advisor.verdict.metrics import compared, intervals, ratios, tradeoffs
@@ -49,7 +49,8 @@ def standings(
     """All that were launched afresh, in this order: improved, inconclusive, the rest, and by gain. Who cannot win comes last."""
     arms = launched(trials)
     looks = Looks(first, last, max(1, len(arms)))
-    found = [_after_proof(_standing(trials, objective, arm, arms, looks, ended), trials, tolerance) for arm in arms]
+    each = [_standing(trials, objective, arm, arms, looks, ended) for arm in arms]
+    found = [_after_proof(standing, trials, tolerance, objective.maximise) for standing in each]
     rank = {Decision.IMPROVED: 0, None: 1, Decision.INCONCLUSIVE: 1, Decision.KEEP_DEFAULTS: 2}
     return sorted(found, key=lambda item: (_is_out(item), rank[item.decision], -item.gain))
 
@@ -71,7 +72,7 @@ def _standing(
         reason = f"has {pairs} of {looks.first} pairs of fresh launches with the default"
         return Standing(arm, Decision.INCONCLUSIVE if ended else None, reason, found)
     verdict = judge(found, looks, ended)
-    told = f"gave {described(found, looks)}"
+    told = f"gave {described(found, looks, objective.maximise)}"
     if objective.secondary:
         further = tuple(comparison(trials, arm, one, arms) for one in objective.each[1:])
         seen = Figures(found, further, compared(trials, arm, objective))
@@ -81,12 +82,12 @@ def _standing(
     return Standing(arm, verdict.decision, verdict.reason, found)
 
 
-def _after_proof(standing: Standing, trials: Sequence[Trial], tolerance: float) -> Standing:
+def _after_proof(standing: Standing, trials: Sequence[Trial], tolerance: float, maximise: bool) -> Standing:
     """A finalist that lost its proof, or whose servers leave processes behind, stays in the list and cannot win."""
     found = None if standing.failure else loss(standing.candidate, trials, tolerance)
     if found is None:
         return standing
-    gain = f"gave {percent(standing.found.ratio)} but " if standing.found else ""
+    gain = f"gave {change(standing.found.ratio, maximise)} but " if standing.found else ""
     return dataclasses.replace(standing, decision=found.decision, reason=f"{gain}{found.why}", lost=found.why)
 
 
@@ -175,12 +176,11 @@ def _noise(trials: Sequence[Trial], leader: Standing, objective: Objective, look
 
 def _figures(trials: Sequence[Trial], leader: Standing, objective: Objective) -> dict:
     """Every metric of both arms, on the rounds that both have."""
-    found = ratios(trials, leader.candidate, objective)
     return {
         "baseline": intervals(trials, BASELINE, leader.candidate, objective),
         "tuned": intervals(trials, leader.candidate, BASELINE, objective),
-        "ratios": found,
-        "tradeoffs": tradeoffs(found, objective),
+        "ratios": ratios(trials, leader.candidate, objective),
+        "tradeoffs": tradeoffs(trials, leader.candidate, objective),
         "others": compared(trials, leader.candidate, objective),
     }
 

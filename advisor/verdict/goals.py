@@ -54,7 +54,7 @@ def _with_slo(verdict: Verdict, trials: Sequence[Trial], objective: Objective, f
         decision=Decision.IMPROVED,
         winner=challenger,
         reason=f"{challenger.label} meets the SLO in all of {len(met)} fresh launches; {said}; "
-        f"{objective.metric} {told_interval(verdict.ratio)}",
+        f"{objective.metric} {told_interval(verdict.ratio, objective.metric)}",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from advisor.records import Candidate, Compared, Interval, Objective, Tradeoff, Trial
 from advisor.verdict.fresh import BASELINE, figures, launched
@@ -23,6 +23,7 @@ METRICS = (
     *(f"{name}.{point}" for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms") for point in ("p50", "p99")),
     "start_s",
 )
+SEEN_LOSS = 0.05  # of a figure of which the interval is too wide to say
 _TAIL = (1 - CONFIDENCE) / 2
 
 
@@ -44,15 +45,23 @@ def intervals(
     return {metric: item for metric, item in found.items() if item}
 
 
-def tradeoffs(found: Mapping[str, Interval], objective: Objective) -> tuple[Tradeoff, ...]:
-    """What got worse by 2% or more with the whole interval on that side, worst first; the objective itself left out."""
+def tradeoffs(trials: Sequence[Trial], challenger: Candidate, objective: Objective) -> tuple[Tradeoff, ...]:
+    """What got worse, the objective itself left out: what is proven first, then by size.
+
+    Proven: by 2% or more with the whole interval on that side. With two or three launches an interval is wide enough to hide a
+    loss of a fifth, so one that is not proven is told too, from 5% and twice what launches differ by.
+    """
     worse = []
-    for metric, ratio in found.items():
-        way = 1 if _objective(objective, metric).maximise else -1
-        proven = ratio.high < 1 if way > 0 else ratio.low > 1
-        if metric != objective.metric and proven and -way * math.log(ratio.value) >= math.log(1 + MIN_GAIN):
-            worse.append(Tradeoff(metric, ratio))
-    return tuple(sorted(worse, key=lambda item: -abs(math.log(item.ratio.value))))
+    for metric in _metrics(objective):
+        found = _comparison(trials, challenger, objective, metric)
+        if found is None or metric == objective.metric:
+            continue
+        ratio, way = found.interval(_TAIL), 1 if _objective(objective, metric).maximise else -1
+        lost = -way * found.gain
+        proven = (ratio.high < 1 if way > 0 else ratio.low > 1) and lost >= math.log(1 + MIN_GAIN)
+        if proven or lost >= max(math.log(1 + SEEN_LOSS), 2 * found.launch_deviation):
+            worse.append(Tradeoff(metric, ratio, proven))
+    return tuple(sorted(worse, key=lambda item: (not item.proven, -abs(math.log(item.ratio.value)))))
 
 
 def compared(trials: Sequence[Trial], challenger: Candidate, objective: Objective) -> tuple[Compared, ...]:

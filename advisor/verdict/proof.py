@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.records import Candidate, Decision, Outcome, Trial, Verdict
-from advisor.units import percent
+from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verdict
+from advisor.units import change, percent
 from advisor.verdict.quality import TOLERANCE, baseline_problem, quality_problem
 
 SOAK, RESTART, QUALITY = "soak", "restart", "quality"  # phases of trials, in this order
@@ -60,7 +60,8 @@ def proven(verdict: Verdict, trials: Sequence[Trial], tolerance: float) -> Verdi
     found = loss(verdict.winner, trials, tolerance) if verdict.decision is Decision.IMPROVED else None
     if found is None:
         return verdict
-    gain = f"gave {percent(verdict.ratio.value)} but " if verdict.ratio else ""
+    maximise = Objective(verdict.objective).maximise
+    gain = f"gave {change(verdict.ratio.value, maximise)} but " if verdict.ratio else ""
     reason = f"{verdict.winner.label} {gain}{found.why}"
     return dataclasses.replace(verdict, decision=found.decision, reason=reason, winner=_BASELINE)
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from advisor.records import Decision, Interval
-from advisor.units import percent
+from advisor.units import changes
 from advisor.verdict.statistics import Comparison
 
 ERROR = 0.025  # on each side, of all looks and finalists together: a two-sided interval of 95%
@@ -114,9 +114,7 @@ def judge(found: Comparison, looks: Looks, ended: bool) -> Judgement:
     return Judgement(Decision.INCONCLUSIVE, f"the interval holds zero gain; {more}")
 
 
-def described(found: Comparison, looks: Looks) -> str:
+def described(found: Comparison, looks: Looks, maximise: bool) -> str:
     seen = interval(found, looks)
-    return (
-        f"{percent(seen.value)} (95% interval {percent(seen.low)} to {percent(seen.high)}, "
-        f"{found.launches} {EACH}"
-    )
+    value, low, high = changes(seen.value, seen.low, seen.high, maximise)
+    return f"{value} (95% interval {low} to {high}, {found.launches} {EACH}"

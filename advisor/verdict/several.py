@@ -6,8 +6,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from advisor.records import Compared, Decision, Interval
-from advisor.units import percent
+from advisor.records import Compared, Decision, Interval, Objective
+from advisor.units import changes
 from advisor.verdict.sequential import MIN_GAIN, Judgement, Looks, judge
 from advisor.verdict.statistics import Comparison
 
@@ -87,9 +87,12 @@ def _told(item: Compared) -> str:
     if item.ratio is None:
         return f"{item.metric} was not measured often enough"
     unclear = item.standing in ("same", "unclear")
-    return f"{item.metric} {told_interval(item.ratio)}{', not beyond the noise' if unclear else ''}"
+    return f"{item.metric} {told_interval(item.ratio, item.metric)}{', not beyond the noise' if unclear else ''}"
 
 
-def told_interval(ratio: Interval | None) -> str:
-    """`+3.0% [+1.0%, +5.0%]`"""
-    return f"{percent(ratio.value)} [{percent(ratio.low)}, {percent(ratio.high)}]" if ratio else "not compared"
+def told_interval(ratio: Interval | None, metric: str) -> str:
+    """`+3.0% [+1.0%, +5.0%]`: the change of the figure itself, whichever way is better."""
+    if ratio is None:
+        return "not compared"
+    value, low, high = changes(ratio.value, ratio.low, ratio.high, Objective(metric).maximise)
+    return f"{value} [{low}, {high}]"

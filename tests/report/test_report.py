@@ -28,7 +28,7 @@ def test_lines_of_trials():
     ok = trial_line(trial(3, {"enforce_eager": True}, 50.0), 50.0, 100.0, THROUGHPUT)
     assert ok == "     3 search   50.00 output tok/s -50.0%  [1m00s]  enforce_eager"
     latency = trial_line(trial(4, {"--a": 1}, 50.0), 8.0, 10.0, Objective("tpot_ms.p50"))
-    assert "8.00 ms TPOT p50 +25.0%" in latency
+    assert "8.00 ms TPOT p50 -20.0%" in latency
     failed = trial(5, {"--a": 1}, outcome=Outcome.OUT_OF_MEMORY, reason="during graph capture")
     assert "out_of_memory: during graph capture" in trial_line(failed, None, 100.0, THROUGHPUT)
 
@@ -101,7 +101,7 @@ def test_headlines():
     candidate = Candidate({"--a": 1})
     gain = Verdict(Decision.IMPROVED, "r", "output_tok_s", candidate, candidate, Interval(1.2, 1.1, 1.3), launches=3)
     assert headline(gain) == (
-        "improved: --a=1 gives +20.0% output tok/s over the default (95% interval +10.0% to +30.0%, 3 fresh launches each)"
+        "improved: --a=1 gives +20.0% output tok/s against the default (95% interval +10.0% to +30.0%, 3 fresh launches each)"
     )
     assert headline(Verdict(Decision.KEEP_DEFAULTS, "why", "x", Candidate())) == "keep-defaults: why"
     assert "keep the defaults for now: why" in headline(Verdict(Decision.INCONCLUSIVE, "why", "x", Candidate()))

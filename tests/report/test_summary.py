@@ -65,6 +65,17 @@ def test_a_gain_that_costs_says_so_in_the_same_line():
     assert line.startswith("improved: x=1 gives +8.0% output tok/s") and line.endswith(", but TPOT p50 +27.0%")
 
 
+def test_a_cost_that_is_not_proven_is_told_as_such():
+    worse = (Tradeoff("tpot_ms.p50", Interval(1.27, 1.2, 1.3)), Tradeoff("output_tok_s", Interval(0.84, 0.7, 1.02), proven=False))
+    line = headline(dataclasses.replace(VERDICT, tradeoffs=worse))
+    assert line.endswith(", but TPOT p50 +27.0%, perhaps output tok/s -16.0%")
+
+
+def test_a_time_that_got_shorter_has_a_minus():
+    verdict = dataclasses.replace(VERDICT, objective="start_s", ratio=Interval(1.25, 1.0 / 0.9, 1.0 / 0.7))
+    assert "gives -20.0% s to start against the default (95% interval -30.0% to -10.0%, " in headline(verdict)
+
+
 def test_many_costs_are_counted():
     worse = tuple(Tradeoff(f"ttft_ms.p{n}", Interval(1.2, 1.1, 1.3)) for n in (50, 90, 95, 99))
     assert headline(dataclasses.replace(VERDICT, tradeoffs=worse)).endswith("TTFT p95 +20.0% and 1 more")

@@ -64,7 +64,7 @@ def verdict_of(trials, objective, workload=CHAT):
 def test_a_gain_that_costs_another_objective_is_a_trade():
     verdict = verdict_of(study(130.0, ttft_ms=150.0), TWO)
     assert verdict.decision is Decision.KEEP_DEFAULTS and verdict.winner == Candidate()
-    assert "+30" in verdict.reason and "ttft_ms.p99 -33" in verdict.reason and "a trade" in verdict.reason
+    assert "+30" in verdict.reason and "ttft_ms.p99 +50.0%" in verdict.reason and "a trade" in verdict.reason
     assert {p.candidate.label: p.recommended for p in verdict.front} == {"--a=1": False, "default": True}
     assert "loses in another" in next(p.why for p in verdict.front if p.recommended)
 
@@ -79,12 +79,12 @@ def test_a_gain_without_a_loss_is_improved_and_both_are_told():
 def test_a_gain_in_the_second_objective_alone_is_improved():
     verdict = verdict_of(study(100.0, ttft_ms=60.0), TWO)
     assert verdict.decision is Decision.IMPROVED and verdict.winner == X
-    assert "ttft_ms.p99 +6" in verdict.reason and "without a loss in the first objective" in verdict.reason
+    assert "ttft_ms.p99 -40.0%" in verdict.reason and "without a loss in the first objective" in verdict.reason
 
 
 def test_a_gain_in_the_second_that_costs_the_first_is_not():
     verdict = verdict_of(study(90.0, ttft_ms=60.0), TWO)
-    assert verdict.decision is Decision.KEEP_DEFAULTS and "ttft_ms.p99 +6" in verdict.reason
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "ttft_ms.p99 -40.0%" in verdict.reason
 
 
 def test_no_gain_at_all_keeps_the_defaults():

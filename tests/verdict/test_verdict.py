@@ -6,7 +6,7 @@ import random
 import pytest
 
 from advisor.errors import LaunchesFailed
-from advisor.records import Candidate, Decision, Dropped, Objective, Outcome
+from advisor.records import Candidate, Decision, Dropped, Objective, Outcome, Trial
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
 from advisor.verdict.decide import decide
@@ -433,3 +433,28 @@ def test_a_baseline_launch_that_fails_costs_a_round_not_the_verdict():
     launches.done.append(trial(9, {}, phase="confirm", outcome=Outcome.INVALID_MEASUREMENT, reason="starved", round=0))
     verdict = launches.confirm()
     assert verdict.decision is Decision.IMPROVED and verdict.launches == 3
+
+
+def costing(default: list[float], challenger: list[float]) -> list[Trial]:
+    """Fresh launches with a proven gain in throughput, and these median TPOTs, ms."""
+    times = {True: iter(default), False: iter(challenger)}
+    trials = []
+    for item in confirmed([100, 101, 99], [130, 131, 129]):
+        tpot = {"p50": next(times[item.candidate.is_baseline]), "p99": 20.0}
+        samples = tuple(dataclasses.replace(one, tpot_ms=tpot) for one in item.samples)
+        trials.append(dataclasses.replace(item, samples=samples))
+    return trials
+
+
+def test_a_loss_that_three_launches_cannot_prove_is_told_all_the_same():
+    """Launches that differ by 5%, and a fifth more time: the paired interval with two degrees of freedom holds zero."""
+    (cost,) = decide(costing([10.0, 9.4, 10.6], [12.4, 12.9, 11.3]), THROUGHPUT).tradeoffs
+    assert cost.metric == "tpot_ms.p50" and not cost.proven
+    assert cost.ratio.low < 1 < 1.2 < cost.ratio.value < 1.25
+
+
+@pytest.mark.parametrize(
+    "challenger", [[10.6, 9.4, 10.9], [13.0, 9.0, 11.2]], ids=["under 5%", "under twice what launches differ by"]
+)
+def test_a_small_or_scattered_loss_is_not_told(challenger):
+    assert decide(costing([10.0, 9.4, 10.6], challenger), THROUGHPUT).tradeoffs == ()
