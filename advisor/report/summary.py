@@ -7,13 +7,14 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.records import Candidate, Decision, Interval, Objective, Outcome, StudyResult, Trial, Verdict
+from advisor.records import Candidate, Decision, Interval, Objective, Outcome, StudyResult, Tradeoff, Trial, Verdict
 from advisor.report.plan import display
 from advisor.search.untried import untried
 from advisor.units import changes, duration, number, percent
 from advisor.verdict.sequential import EACH
 
 _COSTS = 3
+_ALIKE = {"requests_s": "output_tok_s", "goodput": "output_tok_s", "itl_ms": "tpot_ms"}
 _REASON = 400  # characters of the verdict's reason
 _UNITS = {
     "output_tok_s": "output tok/s",
@@ -53,7 +54,7 @@ def figures(verdict: Verdict) -> str:
 
 
 def starts(result: StudyResult) -> str:
-    """`start: default 99s cold, 55s warm; candidate ...`: medians of what the study saw."""
+    """`start: default 99s cold, 55s warm; candidate 20s`: medians of what the study saw; the last one has nothing to compile."""
     arms = {"default": Candidate(), "candidate": result.verdict.challenger}
     told = [
         f"{name} {_starts(result.trials, arm)}" for name, arm in arms.items() if arm and _starts(result.trials, arm)
@@ -64,12 +65,9 @@ def starts(result: StudyResult) -> str:
 def _starts(trials: Sequence[Trial], candidate: Candidate) -> str:
     ours = [trial for trial in trials if trial.candidate.key == candidate.key and trial.start_up and trial.start_s]
     ours = [trial for trial in ours if trial.launcher == "cold"]  # a person's own server is never forked
-    kinds = {
-        "cold": [t for t in ours if t.start_up.cache == "cold"],
-        "warm": [t for t in ours if t.start_up.cache != "cold"],
-    }
-    medians = {kind: statistics.median([trial.start_s for trial in found]) for kind, found in kinds.items() if found}
-    return ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in medians.items())
+    kinds = {kind: [trial.start_s for trial in ours if trial.start_up.cache == kind] for kind in ("cold", "warm", None)}
+    medians = {kind: statistics.median(found) for kind, found in kinds.items() if found}
+    return ", ".join(f"{duration(seconds)} {kind or ''}".strip() for kind, seconds in medians.items())
 
 
 def output(result: StudyResult) -> str:
@@ -132,12 +130,19 @@ def _cut(reason: str) -> str:
 
 
 def costs(verdict: Verdict) -> str:
-    """`, but TPOT p50 +27.0%, perhaps TTFT p50 +9.0%`: what a gain costs belongs into the same line."""
+    """`, but TPOT p50 +27.0%, perhaps TTFT p50 +9.0%`: what a gain costs belongs into the same line.
+
+    Of figures that say the same thing (p50 and p99, requests and their tokens) the worst is named.
+    """
+    kinds: dict[str, Tradeoff] = {}
+    for item in verdict.tradeoffs:
+        name = item.metric.partition(".")[0]
+        kinds.setdefault(_ALIKE.get(name, name), item)
     worst = [
         f"{'' if item.proven else 'perhaps '}{unit(item.metric).removeprefix('ms ')} {percent(item.ratio.value)}"
-        for item in verdict.tradeoffs[:_COSTS]
+        for item in list(kinds.values())[:_COSTS]
     ]
-    more = len(verdict.tradeoffs) - len(worst)
+    more = len(kinds) - len(worst)
     return f", but {', '.join(worst)}{f' and {more} more' if more else ''}" if worst else ""
 
 

@@ -77,8 +77,16 @@ def test_a_time_that_got_shorter_has_a_minus():
 
 
 def test_many_costs_are_counted():
-    worse = tuple(Tradeoff(f"ttft_ms.p{n}", Interval(1.2, 1.1, 1.3)) for n in (50, 90, 95, 99))
-    assert headline(dataclasses.replace(VERDICT, tradeoffs=worse)).endswith("TTFT p95 +20.0% and 1 more")
+    """Once each: two percentiles of one figure, and TPOT and ITL, are one cost, named by the worst."""
+    figures = ("ttft_ms.p99", "ttft_ms.p50", "tpot_ms.p50", "itl_ms.p50", "e2el_ms.p50", "start_s")
+    worse = tuple(Tradeoff(name, Interval(1.2, 1.1, 1.3)) for name in figures)
+    line = headline(dataclasses.replace(VERDICT, tradeoffs=worse))
+    assert line.endswith(", but TTFT p99 +20.0%, TPOT p50 +20.0%, E2EL p50 +20.0% and 1 more")
+
+
+def test_a_start_with_nothing_to_compile_is_neither_cold_nor_warm(tmp_path):
+    trials = tuple(dataclasses.replace(t, start_up=StartUp(cache=None)) if t.candidate == FAST else t for t in TRIALS)
+    assert "start: default 1m39s cold, 55s warm; candidate 1m30s" in summary(result(trials=trials), tmp_path / "p.yaml")
 
 
 def test_a_default_whose_own_answers_are_wrong_is_named(tmp_path):
