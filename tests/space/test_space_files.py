@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from advisor.resources import search_space_path, search_spaces_folder
 from advisor.space.spec import SCHEMA_FILE, load_space, schema_text
 
 SHIPPED = ("default", "scheduler", "full", "cpu")
+RECORDED = sorted((Path(__file__).parents[2] / "benchmarks").glob("*_space.yaml"))
 HEAD = "schema: advisor.space/1\nname: mine\n"
 
 
@@ -54,6 +56,12 @@ def test_files_name_the_schema_and_obey_it(name):
     text = search_space_path(name).read_text()
     assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
     pytest.importorskip("jsonschema").validate(yaml.safe_load(text), json.loads(schema_text()))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_spaces_of_the_benchmarks_load_and_obey_the_schema(path):
+    assert load_space(str(path)).settings
+    pytest.importorskip("jsonschema").validate(yaml.safe_load(path.read_text()), json.loads(schema_text()))
 
 
 def test_the_schema_in_the_folder_is_the_models_own():
