@@ -18,7 +18,7 @@ RANKS = [
     {"serving_profile"},
     {"export", "report", "request"},
     {"study"},
-    {"tune", "recording", "anatomy", "cli_options"},
+    {"tune", "recording", "anatomy", "verification", "cli_options"},
     {"cli"},
     {"__main__"},
 ]

@@ -150,6 +150,7 @@ def _workload(result: StudyResult, launches: Iterable[Trial], clean: Scrubber) -
         length_spread=load.length_spread,
         shared_prefix_tokens=load.shared_prefix_tokens,
         warmup_prompts=load.warmup_prompts,
+        preemptions=load.preemptions,
         client_processes=_plan(result).client_processes if _plan(result) else None,
         seeds=sorted({sample.seed for trial in launches for sample in trial.samples if not sample.problems}),
         source=clean.text(load.source),

@@ -43,11 +43,12 @@ def confirm(
     while step := next_launch(done(), objective, budget, since, tolerance):
         launch(*step)
         if step[0].is_baseline:
-            _check_default(done())
+            check_default(done())
     return decide(done(), objective, budget.confirm_rounds, budget.confirm_most, tolerance)
 
 
-def _check_default(trials: Sequence[Trial]) -> None:
+def check_default(trials: Sequence[Trial]) -> None:
+    """Raises LaunchesFailed where one cause failed its last fresh launches in a row."""
     own = [trial for trial in _whole(trials) if trial.phase == "confirm" and trial.candidate.is_baseline]
     row = failures_in_a_row(own)
     if len(row) >= DEFAULT_FAILURES:
@@ -82,6 +83,20 @@ def next_launch(
     further = _round(trials, open_ones, since)
     affordable = budget.left_s(trials) - budget.proof_s(trials, objective) >= len(further) * typical_cost_s(trials)
     return further[0] if affordable else None
+
+
+def next_in_rounds(
+    trials: Sequence[Trial], finalists: Sequence[Candidate], rounds: int, since: int = 0, first: int = 0
+) -> Step | None:
+    """The next launch of finalists that are settled, until each has so many rounds; None when they have. None given: the
+    baseline alone.
+
+    `first`: number of the very first round, which decides its seeds and who begins.
+    """
+    behind = [item for item in finalists if len(tried(trials, item)) < rounds]
+    if not finalists and len(fresh(trials, BASELINE)) >= rounds:
+        return None
+    return _round(trials, behind, since, first)[0] if behind or not finalists else None
 
 
 def undecided(found: Sequence[Standing]) -> list[Candidate]:
@@ -137,14 +152,14 @@ def _affordable(
     return kept
 
 
-def _round(trials: Sequence[Trial], finalists: Sequence[Candidate], since: int) -> list[Step]:
+def _round(trials: Sequence[Trial], finalists: Sequence[Candidate], since: int, first: int = 0) -> list[Step]:
     """What the round that goes on still lacks, or a new round where it lacks nothing."""
     number = _going_on(trials, since)
     if number is not None:
         lacking = [(arm, number) for arm in order(number, finalists) if number not in fresh(trials, arm)]
         if lacking:
             return lacking
-    new = 1 + max((trial.round for trial in _whole(trials) if trial.round is not None), default=-1)
+    new = 1 + max((trial.round for trial in _whole(trials) if trial.round is not None), default=first - 1)
     return [(arm, new) for arm in order(new, finalists)]
 
 

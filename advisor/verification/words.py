@@ -1,0 +1,93 @@
+"""A verification in a few lines, what differs in the machine first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.records import Trial
+from advisor.report.summary import unit
+from advisor.serving_profile.schema import Profile
+from advisor.units import duration, number
+from advisor.verdict.fresh import BASELINE, fresh
+from advisor.verification.differences import Difference
+from advisor.verification.figure import Held
+from advisor.verification.judgement import FigureCheck, Judgement, VerdictCheck, gain_told
+
+_END = {
+    Held.HOLDS: "holds",
+    Held.FAILS: "does not hold",
+    Held.UNCLEAR: "inconclusive: these launches neither confirm the profile nor refute it",
+}
+
+
+def lines(
+    profile: Profile,
+    found: Sequence[Difference],
+    judgement: Judgement,
+    trials: Sequence[Trial],
+    tolerance: float,
+    ended: str = "",
+) -> list[str]:
+    """Differences, figures, verdict, output, notes, result: one line each."""
+    told = [machine(profile, found)]
+    told += [figure(check, tolerance) for check in judgement.figures]
+    told.append(verdict(judgement.verdict))
+    told += [text for text in (output(profile, trials), *judgement.notes, ended) if text]
+    spent = sum(trial.total_s for trial in trials)
+    told.append(f"{_END[judgement.held]} ({len(trials)} launches in {duration(spent)})")
+    return [" ".join(text.split()) for text in told]
+
+
+def machine(profile: Profile, found: Sequence[Difference]) -> str:
+    if found:
+        return f"differs from the profile: {'; '.join(item.told for item in found)}"
+    gpu, software = profile.gpu, profile.software
+    driver = f", driver {gpu.driver}" if gpu.driver else ""
+    return f"as in the profile: {gpu.name}{driver}, vLLM {software.vllm}, torch {software.torch}, the same config.json"
+
+
+def figure(check: FigureCheck, tolerance: float) -> str:
+    name = unit(check.metric)
+    if not check.before.launches:
+        return f"{check.side}: the profile has no figure of it"
+    was = f"{check.side}: {number(check.before.mean)} {name} in the profile"
+    if not check.now:
+        return f"{was}, nothing measured here"
+    mean = sum(check.now) / len(check.now)
+    launches = f"{len(check.now)} launch{'es' if len(check.now) != 1 else ''}"
+    if check.ratio is None:
+        return f"{was}, {number(mean)} here ({launches}): too few for an interval"
+    limit = f"{tolerance:.0%}"
+    ends = {Held.HOLDS: f"agrees within {limit}", Held.FAILS: f"differs by more than {limit}"}
+    end = ends.get(check.held) or f"whether it agrees within {limit} is open{_more(check)}"
+    return f"{was}, {number(mean)} here ({launches}): {gain_told(check.ratio)}, {end}"
+
+
+def _more(check: FigureCheck) -> str:
+    return f"; about {check.needed} launches would tell" if check.needed else ""
+
+
+def verdict(check: VerdictCheck) -> str:
+    was = check.before.value
+    was += f", {gain_told(check.ratio_before)} in the profile" if check.ratio_before else ""
+    if check.verdict is None:
+        return f"verdict: {was}; {check.why}"
+    now = check.verdict
+    here = f"here {gain_told(now.ratio)}, {now.launches} fresh launches each" if now.ratio else f"here: {now.reason}"
+    return f"verdict: {was}; {here}: {check.why}"
+
+
+def output(profile: Profile, trials: Sequence[Trial]) -> str:
+    """What is known of the answers to the fixed prompts."""
+    weights = "random weights; " if profile.model.random_weights else ""
+    gates = [trial.gate for trial in trials if trial.gate and not trial.candidate.is_baseline]
+    if gates and all(gate.passed for gate in gates):
+        return f"output: {weights}answers to fixed prompts agree with the default's"
+    wrong = [gate.reason for gate in gates if gate.passed is False]
+    if wrong:
+        return f"output: {weights}wrong: {wrong[0]}"
+    own = [trial.gate for trial in fresh(trials, BASELINE).values() if trial.gate]
+    if gates or not own:
+        return f"output: {weights}not judged{f': {gates[-1].reason}' if gates else ''}"
+    good = "the default's answers to fixed prompts agree among its launches" if all(g.passed for g in own) else ""
+    return f"output: {weights}{good}" if good else ""
