@@ -27,7 +27,7 @@ TIMEOUT_S = 1800.0
 TERM_GRACE_S = 5.0
 POLL_S = 0.05
 TAIL_BYTES = 64 * 1024  # of the output, where the score is looked for
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|NaN|inf(?:inity)?)(?![\w])")
 
 
 def parse_command(text: str) -> tuple[str, ...]:
@@ -99,19 +99,19 @@ def judged(code: int, stdout: str, stderr: str, seconds: float) -> QualityScore:
 
 
 def read_score(stdout: str) -> float | None:
-    """`score` of the last JSON object on a line of its own; else the last number of all; None where there is neither."""
-    lines = stdout.splitlines()
-    for line in reversed(lines):
+    """`score` of the last JSON object that has one; else the last number of all. None where there is neither, or it is NaN.
+
+    An evaluation of garbage may well end with a score of NaN, which no other number of its output may stand for.
+    """
+    for line in reversed(stdout.splitlines()):
         with contextlib.suppress(ValueError):
             told = json.loads(line)
-            if (
-                isinstance(told, Mapping)
-                and isinstance(told.get("score"), int | float)
-                and math.isfinite(told["score"])
-            ):
-                return float(told["score"])
+            if isinstance(told, Mapping) and "score" in told:
+                score = told["score"]
+                return float(score) if isinstance(score, int | float) and math.isfinite(score) else None
     numbers = _NUMBER.findall(stdout)
-    return float(numbers[-1]) if numbers else None
+    score = float(numbers[-1]) if numbers else math.nan
+    return score if math.isfinite(score) else None
 
 
 # ---------------------------------------------------------------- the process

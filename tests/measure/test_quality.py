@@ -106,6 +106,12 @@ def ended(pid: int) -> bool:
         ("", None),
         ('{"score": NaN}\n', None),
         ('{"score": "high"}', None),
+        ('{"score": NaN, "n": 200}', None),  # not the 200
+        ('{"score": null, "n": 200}\n', None),
+        ('{"score": 0.8}\n{"score": NaN}\n', None),
+        ('{"n": 200}\n{"score": 0.5}\n{"seconds": 12}\n', 0.5),
+        ("asking 200 questions\naccuracy: nan\n", None),
+        ("accuracy: inf", None),
     ],
 )
 def test_score(stdout, score):
