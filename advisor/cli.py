@@ -295,7 +295,7 @@ def record(
 
 @app.command()
 def anatomy(
-    model: options.Model,
+    model: Annotated[str | None, typer.Option(help="Model folder or hub id.")] = None,
     gpu: options.Gpu = "auto",
     serve_args: Annotated[
         str, typer.Option(help="Other arguments of `vllm serve`, in one string; not those that the modes differ in.")
@@ -317,6 +317,12 @@ def anatomy(
         Path | None,
         typer.Option(help="JSON file, which the same command goes on with; default: runs/anatomy-GPU-MODEL.json."),
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="The plot, NAME.svg, .png or .pdf; default: an .svg beside the JSON file.")
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from", help="Tell and draw again what is in this JSON file; measures nothing.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON instead of tables.")] = False,
     engine_python: options.EnginePython = sys.executable,
 ) -> None:
@@ -324,20 +330,119 @@ def anatomy(
     import shlex
 
     from advisor.anatomy import modes as planning
-    from advisor.anatomy.run import Wish
+    from advisor.anatomy.document import read, text
+    from advisor.anatomy.plot import plot_anatomy
+    from advisor.anatomy.run import Wish, check_source
     from advisor.anatomy.run import anatomy as measured
     from advisor.anatomy.table import told
     from advisor.engine.options import split_serve_args
     from advisor.inspection.gpu_names import slug_of
+    from advisor.report.plot_files import check_plot
     from advisor.request import parse_env
 
-    slug_of(gpu)
-    wish = Wish(
-        model, gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), planning.parse_modes(modes),
-        planning.parse_batch_sizes(batch_sizes), context, steps, engine_python, output, f"advisor {shlex.join(sys.argv[1:])}",
+    def note(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    others = _given(serve_args=serve_args or None, env=env, modes=modes, batch_sizes=batch_sizes, output=output)
+    check_source(model, from_file, others)
+    if plot:
+        check_plot(plot)  # before anything is measured, which takes long
+    if from_file is not None:
+        document, path = read(from_file), from_file
+    else:
+        slug_of(gpu)
+        wish = Wish(
+            model or "", gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), planning.parse_modes(modes),
+            planning.parse_batch_sizes(batch_sizes), context, steps, engine_python, output,
+            f"advisor {shlex.join(sys.argv[1:])}",
+        )  # fmt: skip
+        document, path = measured(wish, note)
+    drawn = plot_anatomy(document, path, plot, note)
+    _say(text(document) if as_json else f"{told(document)}\n\n" + "\n".join(map(str, filter(None, (path, drawn)))))
+
+
+@app.command()
+def attention(
+    model: Annotated[str | None, typer.Option(help="Model folder or hub id.")] = None,
+    gpu: options.Gpu = "auto",
+    serve_args: Annotated[
+        str, typer.Option(help="Other arguments of `vllm serve`, in one string; not the attention backend.")
+    ] = "",
+    env: options.Env = None,
+    backends: Annotated[
+        str | None,
+        typer.Option(
+            help="With commas: FLASHINFER,FLASH_ATTN:2; default: all that vLLM takes. Its own choice is always in."
+        ),
+    ] = None,
+    phases: Annotated[str | None, typer.Option(help="With commas: decode, prefill, mixed; default: all.")] = None,
+    batch_sizes: Annotated[
+        str | None, typer.Option(help="Requests that decode together, or prompts in a step: 1,16,64.")
+    ] = None,
+    contexts: Annotated[
+        str | None, typer.Option(help="Tokens of each request in the KV cache, or of each prompt: 512,4096.")
+    ] = None,
+    chunk: Annotated[int, typer.Option(help="Tokens of the prompt in a mixed step.", min=1)] = 1024,
+    steps: Annotated[
+        int,
+        typer.Option(
+            help="Decode steps that are timed for each figure; half as many mixed ones, a quarter of prefill.", min=4
+        ),
+    ] = 30,
+    budget: Annotated[str, typer.Option(help="Time for everything: 90s, 15m; the backends share it.")] = "15m",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="JSON file, which the same command goes on with; default: runs/attention-GPU-MODEL.json."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the heat map: NAME.svg, .png or .pdf.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from", help="Tell and draw again what is in this JSON file; measures nothing.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON instead of tables.")] = False,
+    engine_python: options.EnginePython = sys.executable,
+) -> None:
+    """Measure every legal attention backend in decode, prefill and mixed steps, and show where each wins."""
+    import shlex
+
+    from advisor.attention import grid
+    from advisor.attention.arms import parse_backends
+    from advisor.attention.document import read
+    from advisor.attention.plot import write_heat_map
+    from advisor.attention.run import Wish
+    from advisor.attention.run import attention as measured
+    from advisor.attention.table import told
+    from advisor.engine.options import split_serve_args
+    from advisor.inspection.gpu_names import slug_of
+    from advisor.report.plot_files import check_plot
+    from advisor.request import parse_env
+    from advisor.stepping.files import check_source, text
+    from advisor.units import parse_duration_s
+
+    check_source(
+        model,
+        from_file,
+        {"serve_args": serve_args, "env": env, "backends": backends, "phases": phases, "batch_sizes": batch_sizes,
+         "contexts": contexts, "output": output},
     )  # fmt: skip
-    document, path = measured(wish, lambda text: print(text, file=sys.stderr, flush=True))
-    _say(path.read_text(encoding="utf-8").rstrip() if as_json else f"{told(document)}\n\n{path}")
+    if plot:
+        check_plot(plot)  # before anything is measured, which takes long
+    if from_file is not None:
+        document, path = read(from_file), from_file
+    else:
+        slug_of(gpu)
+        wanted = grid.Wanted(
+            grid.parse_phases(phases), grid.parse_numbers("--batch-sizes", batch_sizes),
+            grid.parse_numbers("--contexts", contexts), chunk, steps,
+        )  # fmt: skip
+        wish = Wish(
+            model or "", gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), parse_backends(backends), wanted,
+            parse_duration_s(budget, "--budget"), engine_python, output, f"advisor {shlex.join(sys.argv[1:])}",
+        )  # fmt: skip
+        document, path = measured(wish, lambda line: print(line, file=sys.stderr, flush=True))
+    if plot:
+        write_heat_map(document, plot)
+    files = "\n".join(map(str, filter(None, (path, plot))))
+    _say(text(document) if as_json else f"{told(document)}\n\n{files}")
 
 
 @app.command(name="merge-grids")

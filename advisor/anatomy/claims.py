@@ -1,6 +1,7 @@
 """Claims about CUDA graphs that people quote, each beside what was measured. Pure.
 
-A claim about one size of model is answered only for a model of that size; for any other the answer says that.
+A claim about one size of model and weight is answered only for such a model; for any other the answer says that. Where a figure is
+missing, the answer says which and why.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from advisor.anatomy.missing import told_missing, why_missing
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.words import by_batch, host_shares, ms, piecewise_shares
+from advisor.anatomy.words import PAYS, by_batch, change, host_shares, ms, piecewise_shares
 
 Steps = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
@@ -36,52 +38,73 @@ def launch_cost(document: Mapping[str, Any], steps: Steps) -> str:
 
 
 def host_overhead(document: Mapping[str, Any], steps: Steps) -> str:
-    if other := _other_size(document, "8B"):
+    if other := _other_model(document, "8B", 16):
         return other
-    shares = {name: host_shares(steps.get(name, {})).get(1) for name in ("none", "compile", "both")}
+    shares = {name: host_shares(rows).get(1) for name, rows in steps.items()}
     told = [f"{TITLES[name]} {share:.0%}" for name, share in shares.items() if share is not None]
-    return f"at batch 1 the GPU has nothing to do for this share of the step: {', '.join(told)}" if told else _NOTHING
+    if told:
+        return f"at batch 1 the GPU has nothing to do for this share of the step: {', '.join(told)}"
+    reasons = [rows[1]["reason"] for rows in steps.values() if 1 in rows and rows[1].get("reason")]
+    return f"not measured: {reasons[0]}" if reasons else told_missing(document["modes"], ("none",), 1)
 
 
 def eight(document: Mapping[str, Any], steps: Steps) -> str:
-    return _other_size(document, "8B") or _graphs(steps)
+    return _other_model(document, "8B", 16) or _graphs(document, steps)
 
 
 def int4(document: Mapping[str, Any], steps: Steps) -> str:
-    if document.get("loaded", {}).get("weight_bits") != 4:
-        return "does not apply: the weights are not INT4"
-    return _other_size(document, "1-3B") or _graphs(steps)
+    return _other_model(document, "1-3B", 4) or _graphs(document, steps)
 
 
-def piecewise(_: Mapping[str, Any], steps: Steps) -> str:
+def piecewise(document: Mapping[str, Any], steps: Steps) -> str:
+    """The shares' range, and where the ends of it were."""
     shares = piecewise_shares(steps)
     if not shares:
-        return _NOTHING
-    return f"{min(shares.values()):.0%} to {max(shares.values()):.0%} (batch {min(shares)} to {max(shares)})"
+        asked = ("compile", "piecewise", "both")
+        batch = min((batch for name in asked for batch in steps.get(name, {})), default=1)
+        if any(why_missing(document["modes"], name, batch) for name in asked):
+            return told_missing(document["modes"], asked, batch)
+        return f"full graphs gain less than {PAYS:.0%} over compilation alone, of which no share is told"
+    ends = sorted({min(shares, key=lambda batch: shares[batch]), max(shares, key=lambda batch: shares[batch])})
+    return ", ".join(f"{shares[batch]:.0%} at batch {batch}" for batch in ends) + (
+        "" if len(shares) <= 2 else f", the lowest and the highest of {len(shares)} batch sizes"
+    )
 
 
-def _graphs(steps: Steps) -> str:
-    """`batch 1: 5.50 ms without, 5.10 ms with graphs only, ...`."""
-    names = {"none": "without", "compile": "compile only", "full": "graphs only", "both": "both"}
-    told = [f"{said} {ms(steps[name][1]['step_ms'])}" for name, said in names.items() if 1 in steps.get(name, {})]
-    graphed = [steps[name][1]["step_ms"] for name in ("full", "both") if 1 in steps.get(name, {})]
-    if not graphed or 1 not in steps.get("none", {}):
-        return _NOTHING
-    return f"batch 1: {', '.join(told)} ({(min(graphed) / steps['none'][1]['step_ms'] - 1) * 100:+.0f}%)"
+def _graphs(document: Mapping[str, Any], steps: Steps) -> str:
+    """`batch 1: 5.50 ms without, graphs only 5.10 ms (-7%), ...`."""
+    plain = steps.get("none", {}).get(1)
+    names = {"compile": "compile only", "full": "graphs only", "both": "both"}
+    found = {name: steps[name][1]["step_ms"] for name in names if 1 in steps.get(name, {})}
+    if plain is None or not {"full", "both"} & set(found):
+        return told_missing(document["modes"], ("none", "full", "both"), 1)
+    told = [f"{names[name]} {ms(value)} ({change(value / plain['step_ms'])})" for name, value in found.items()]
+    return f"batch 1: without {ms(plain['step_ms'])}, {', '.join(told)}"
 
 
 _SIZES = {"8B": (7.0e9, 9.0e9), "1-3B": (0.9e9, 3.5e9)}
-_NOTHING = "not measured: these modes were not run, or have no graphs here"
+_WIDTHS = {16: "16-bit", 8: "8-bit", 4: "INT4"}
 
 
-def _other_size(document: Mapping[str, Any], size: str) -> str | None:
+def _other_model(document: Mapping[str, Any], size: str, bits: int) -> str | None:
     """Why the claim says nothing about this model; None where it does."""
-    count = document.get("loaded", {}).get("parameters")
-    least, most = _SIZES[size]
+    loaded = document.get("loaded") or {}
+    count, (least, most), here = loaded.get("parameters"), _SIZES[size], _bits(loaded)
+    if here != bits:
+        return f"does not apply: the claim is about {_WIDTHS[bits]} weights, these are {_WIDTHS[here]}"
     if count and least <= count <= most:
         return None
-    here = f"{count / 1e9:.2g}B parameters" if count else "a size that is not known"
-    return f"does not apply: the claim is about {size}, this model has {here}"
+    counted = f"{count / 1e9:.2g}B parameters" if count else "a size that is not known"
+    return f"does not apply: the claim is about {size}, this model has {counted}"
+
+
+def _bits(loaded: Mapping[str, Any]) -> int:
+    """Of most weights: 4, 8 or 16. Packed ones are told apart by their names, 8-bit ones by the bytes that all take."""
+    if loaded.get("weight_bits"):
+        return 4
+    sizes = loaded.get("weights") or {}
+    total = sum(sizes.get(f"{kind}_bytes", 0) for kind in ("dense", "embedding", "experts"))
+    return 8 if total and loaded.get("parameters") and total < 1.5 * loaded["parameters"] else 16
 
 
 CLAIMS: dict[str, Callable[[Mapping[str, Any], Steps], str]] = {

@@ -1,4 +1,4 @@
-"""The JSON document of an anatomy: what is measured under which conditions, and going on with one that is there."""
+"""The JSON document of an anatomy: what is measured under which conditions, going on with one that is there, reading it again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def opened(path: Path, head: Mapping[str, Any]) -> dict[str, Any]:
 
     Of one that is there everything measured stays, its first date and command too; the present command is added to `commands`.
     """
-    found = _read(path)
-    if found is None:
+    if not path.exists():
         return {"schema": SCHEMA, **head, "commands": [head["command"]], "modes": {}}
+    found = _parsed(path, "give another --output")
     for name in _SAME:
         if found.get(name) != json.loads(json.dumps(head[name])):
             raise InputError(
@@ -38,21 +38,37 @@ def opened(path: Path, head: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "commands": commands}
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def read(path: Path) -> dict[str, Any]:
+    """A whole document, with the sentences and claims of this release. Raises InputError where `path` holds none."""
     if not path.exists():
-        return None
+        raise InputError(f"{path} is not there", "`advisor anatomy --model MODEL` writes such a file")
+    found = _parsed(path, "name a file that `advisor anatomy` wrote")
+    missing = [name for name in ("model", "gpu", "versions", "date", "context", "modes") if name not in found]
+    if missing:
+        raise InputError(f"{path} is no whole anatomy: it has no {', '.join(missing)}")
+    return with_words(found)
+
+
+def with_words(document: dict[str, Any]) -> dict[str, Any]:
+    """With the sentences and claims that follow from what is there, and the modes in order, whatever was measured first."""
+    document["modes"] = {name: document["modes"][name] for name in TITLES if name in document["modes"]}
+    document["words"], document["claims"] = sentences(document["modes"]), claims(document)
+    return document
+
+
+def _parsed(path: Path, hint: str) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}", "give another --output") from None
+        raise InputError(f"{path} cannot be read: {error}", hint) from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise InputError(f"{path} is there and no anatomy", "give another --output")
+        raise InputError(f"{path} is there and no anatomy", hint)
     return found
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 160 else f"{text[:157]}..."
+    flat = json.dumps(value)
+    return flat if len(flat) <= 160 else f"{flat[:157]}..."
 
 
 def is_done(document: Mapping[str, Any], name: str, batches: tuple[int, ...]) -> bool:
@@ -64,20 +80,16 @@ def is_done(document: Mapping[str, Any], name: str, batches: tuple[int, ...]) ->
 
 
 def save(path: Path, document: dict[str, Any]) -> None:
-    """With the sentences and claims that follow from what is there; rows of one line each, to be read in a diff."""
-    modes = document["modes"]
-    document["modes"] = {name: modes[name] for name in TITLES if name in modes}  # in order, whatever was measured first
-    document["words"], document["claims"] = sentences(document["modes"]), claims(document)
-    write_atomically(path, _text(document) + "\n")
+    write_atomically(path, text(with_words(document)) + "\n")
 
 
-def _text(value: Any, depth: int = 0) -> str:
+def text(value: Any, depth: int = 0) -> str:
     """JSON with what fits into a line in one line, and each row of figures in one whatever its length."""
     flat = json.dumps(value, ensure_ascii=False)
     if len(flat) + depth <= 180 or depth >= _ROW_DEPTH or not isinstance(value, dict | list) or not value:
         return flat
     inner, pad = " " * (depth + 1), " " * depth
     if isinstance(value, dict):
-        parts = [f"{inner}{json.dumps(key)}: {_text(item, depth + 1)}" for key, item in value.items()]
+        parts = [f"{inner}{json.dumps(key)}: {text(item, depth + 1)}" for key, item in value.items()]
         return "{\n" + ",\n".join(parts) + f"\n{pad}}}"
-    return "[\n" + ",\n".join(inner + _text(item, depth + 1) for item in value) + f"\n{pad}]"
+    return "[\n" + ",\n".join(inner + text(item, depth + 1) for item in value) + f"\n{pad}]"

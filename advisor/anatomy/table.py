@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from advisor.anatomy.modes import what_runs
-from advisor.anatomy.words import ms
+from advisor.anatomy.square import HEADER, bare_ms, square
 
 WIDTH = 132
 
@@ -19,7 +19,7 @@ WIDTH = 132
 def told(document: Mapping[str, Any], width: int = WIDTH) -> str:
     """Everything, in the order in which it answers: steps of all modes, what they are made of, prefill, starts, words."""
     modes = document["modes"]
-    tables = [_steps(modes), _parts(modes), _prefill(modes), _starts(modes)]
+    tables = [_steps(modes), _square(modes), _parts(modes), _prefill(modes), _starts(modes)]
     texts = [_head(document), *(_drawn(table, width) for table in tables if table.row_count)]
     texts += ["\n".join([*document["words"], *_missing(modes)]), _claims(document["claims"])]
     return "\n\n".join(filter(None, texts))
@@ -44,10 +44,11 @@ def _drawn(table: Table, width: int) -> str:
     return "\n".join(line.rstrip() for line in drawn.splitlines() if line.strip())
 
 
-def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+def _table(title: str, left: Sequence[str], right: Sequence[str], wrapped: Sequence[str] = ()) -> Table:
+    """Columns in this order: left ones, ones that take two lines where the width is short, right ones."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in left:
-        table.add_column(name, no_wrap=True)
+    for name in (*left, *wrapped):
+        table.add_column(name, no_wrap=name in left)
     for name in right:
         table.add_column(name, justify="right")
     return table
@@ -61,7 +62,15 @@ def _steps(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     for batch in sorted({batch for found in rows.values() for batch in found}):
         cells = [found.get(batch, {}) for found in rows.values()]
         floor = next((cell["floor_ms"] for cell in cells if cell.get("floor_ms") is not None), None)
-        table.add_row(str(batch), *(_ms(cell.get("step_ms")) for cell in cells), _ms(floor))
+        table.add_row(str(batch), *(bare_ms(cell.get("step_ms")) for cell in cells), bare_ms(floor))
+    return table
+
+
+def _square(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Compilation down, graphs across."""
+    table = _table("ms a step (the floor's share of it)", (), HEADER)
+    for line in square(modes):
+        table.add_row(*line)
     return table
 
 
@@ -95,7 +104,7 @@ def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
                 table.add_row(mode["title"], str(row["tokens"]), "", f"not measured: {row['reason']}")
                 continue
             speed = f"{row['tokens'] / row['step_ms'] * 1000:,.0f}"
-            cells = [_ms(row["step_ms"]), _quartiles(row), _ms(row.get("gpu_ms")), speed]
+            cells = [bare_ms(row["step_ms"]), _quartiles(row), bare_ms(row.get("gpu_ms")), speed]
             table.add_row(mode["title"], str(row["tokens"]), str(row["chunks"]), *cells)
     return table
 
@@ -103,8 +112,8 @@ def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 def _starts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Seconds and their parts; of a mode that was not started, how it ended (why is told below the tables)."""
     names = ("start_s", "imports_s", "load_s", "engine_init_s", "compile_s", "capture_s", "kernels_s")
-    parts = ("start", "imports", "load", "init", "compile", "capture", "kernels", "compile cache", "graphs GiB")
-    table = _table("start, s", ("", "runs"), parts)
+    parts = ("start", "imports", "load", "init", "compile", "capture", "kernels", "cache", "graphs GiB")
+    table = _table("start, s (cache: of compiled code)", ("",), parts, ("runs",))
     for mode in modes.values():
         start = mode.get("start") or {}
         runs = what_runs(mode["resolved"]) if start else mode["status"]
@@ -128,14 +137,10 @@ def _claims(claims: Sequence[Mapping[str, str]]) -> str:
 
 
 def _quartiles(row: Mapping[str, Any]) -> str:
-    return f"{_ms(row['step_low_ms'])}-{_ms(row['step_high_ms'])}"
-
-
-def _ms(value: float | None) -> str:
-    return "" if value is None else ms(value).removesuffix(" ms")
+    return f"{bare_ms(row['step_low_ms'])}-{bare_ms(row['step_high_ms'])}"
 
 
 def _cell(name: str, value: float | None) -> str:
     if value is None:
         return ""
-    return _ms(value) if name.endswith("_ms") else f"{value:,.0f}"
+    return bare_ms(value) if name.endswith("_ms") else f"{value:,.0f}"

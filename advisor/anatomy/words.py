@@ -99,7 +99,11 @@ def piecewise(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]
     """Share of the full graphs' gain over compilation alone that piecewise graphs give."""
     shares = piecewise_shares(steps)
     if not shares:
-        return []
+        if not set.intersection(*(set(steps.get(name, {})) for name in ("compile", "piecewise", "both"))):
+            return []
+        return [
+            f"full graphs gain less than {PAYS:.0%} over compilation alone: no share of it is told for piecewise graphs"
+        ]
     told = ", ".join(f"batch {batch}: {share:.0%}" for batch, share in sorted(shares.items()))
     return [f"piecewise graphs give this share of what full graphs gain over compilation alone: {told}"]
 
@@ -111,16 +115,25 @@ def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
         return []
     shares = host_shares(steps[name])
     end = stop_paying(shares)
-    largest = max(shares)
+    batch = max(shares) if end is None else end
+    idle = (
+        f"without them ('{TITLES[name]}') the GPU has nothing to do for {shares[batch]:.0%} of the step"
+        f"{_gain(steps, name, batch)}"
+    )
     if end is None:
-        return [
-            f"graphs still pay at batch {largest}: without them ('{TITLES[name]}') the GPU has nothing to do for "
-            f"{shares[largest]:.0%} of the step"
-        ]
-    return [
-        f"graphs stop paying at batch {end}: without them ('{TITLES[name]}') the GPU has nothing to do for "
-        f"{shares[end]:.0%} of the step there, less than {PAYS:.0%}"
-    ]
+        return [f"graphs still pay at batch {batch}: {idle}"]
+    if end == min(shares):
+        return [f"graphs do not pay at any batch size from {end} on: {idle}, less than {PAYS:.0%}"]
+    return [f"graphs stop paying at batch {end}: {idle}, less than {PAYS:.0%}"]
+
+
+def _gain(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], name: str, batch: int) -> str:
+    """What full graphs changed there, in brackets, beside what they could: a larger batch than the largest graph has none."""
+    graphed = "both" if name == "compile" else "full"
+    row = steps.get(graphed, {}).get(batch)
+    if row is None:
+        return ""
+    return f" ('{TITLES[graphed]}': {change(row['step_ms'] / steps[name][batch]['step_ms'])})"
 
 
 def beyond_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -138,12 +151,10 @@ def beyond_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def above_floor(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
     """How far the best step is from what reading weights and KV cache would take."""
     said = []
-    batches = sorted({batch for rows in steps.values() for batch in rows})
-    for batch in ends(batches):
-        found = {name: rows[batch] for name, rows in steps.items() if batch in rows and rows[batch].get("floor_ms")}
-        if found:
-            best = min(found, key=lambda name: found[name]["step_ms"])
-            step, floor = found[best]["step_ms"], found[best]["floor_ms"]
+    for batch in ends(sorted({batch for rows in steps.values() for batch in rows})):
+        best = best_mode(steps, batch)
+        if best is not None and (floor := steps[best][batch].get("floor_ms")):
+            step = steps[best][batch]["step_ms"]
             said.append(
                 f"batch {batch}: the best step ('{TITLES[best]}', {ms(step)}) takes {step / floor:.1f} times the floor of "
                 f"{ms(floor)}, which reading the weights and the KV cache takes"
@@ -169,6 +180,12 @@ def starts(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 # ---------------------------------------------------------------- figures
+
+
+def best_mode(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int) -> str | None:
+    """The mode with the shortest step at this batch size."""
+    found = {name: rows[batch]["step_ms"] for name, rows in steps.items() if batch in rows}
+    return min(found, key=lambda name: found[name]) if found else None
 
 
 def parts(row: Mapping[str, Any]) -> dict[str, float]:

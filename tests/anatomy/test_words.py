@@ -26,7 +26,14 @@ def row(batch, step, gpu, launches=300, spread=1.01):
         "serial_ms": {"median": step + 1, "low": step, "high": step + 2},
         "host_work_ms": {"median": 3.0, "low": 2.9, "high": 3.1},
     }
-    traced = {"ok": True, "gpu_ms": gpu, "gpu_reason": None, "launches": launches, "kernels": 300, "traced_ms": step * 2}
+    traced = {
+        "ok": True,
+        "gpu_ms": gpu,
+        "gpu_reason": None,
+        "launches": launches,
+        "kernels": 300,
+        "traced_ms": step * 2,
+    }
     return decode_row(batch, timed, traced, 1.5)
 
 
@@ -36,7 +43,11 @@ def modes(steps=STEP):
             "title": name,
             "status": "measured",
             "resolved": {"cudagraph_mode": "NONE" if name in ("none", "compile") else "FULL"},
-            "start": {"start_s": 50.0 + 10 * len(name), "graph_memory_gib": 0.5 if name == "both" else None, "cache": "cold"},
+            "start": {
+                "start_s": 50.0 + 10 * len(name),
+                "graph_memory_gib": 0.5 if name == "both" else None,
+                "cache": "cold",
+            },
             "decode": [row(batch, *figures) for batch, figures in rows.items()],
             "prefill": [],
         }
@@ -58,7 +69,12 @@ def test_host_time_is_what_the_gpu_had_nothing_to_do_in():
 def test_a_row_without_a_trace_says_why():
     timed = {"ok": True, "context_tokens": 512, "step_ms": {"median": 2.0, "low": 1.9, "high": 2.1}}
     found = decode_row(1, timed, {"ok": False, "error": "CUPTI"}, None)
-    assert (found["step_ms"], found["gpu_ms"], found["host_ms"], found["reason"]) == (2.0, None, None, "not traced: CUPTI")
+    assert (found["step_ms"], found["gpu_ms"], found["host_ms"], found["reason"]) == (
+        2.0,
+        None,
+        None,
+        "not traced: CUPTI",
+    )
     refused = decode_row(8, {"ok": False, "error": "the KV cache holds 1"}, None, None)
     assert (refused["step_ms"], refused["reason"]) == (None, "the KV cache holds 1")
     assert prefill_row(128, {"ok": False, "error": "no"}, None)["reason"] == "no"
@@ -86,10 +102,23 @@ def test_the_share_of_piecewise_graphs_is_of_the_gain_over_compilation_alone():
     ]
 
 
+def test_where_no_share_of_piecewise_graphs_is_told_the_reason_is():
+    late = modes({name: {64: rows[64]} for name, rows in STEP.items()})
+    assert words.piecewise(steps_of(late)) == [
+        "full graphs gain less than 5% over compilation alone: no share of it is told for piecewise graphs"
+    ]
+    assert words.piecewise(steps_of({"compile": modes()["compile"]})) == []
+
+
 def test_where_graphs_stop_paying():
     assert words.stop_paying({1: 0.75, 8: 0.04, 16: 0.2, 64: 0.049, 128: 0.01}) == 64
     assert words.stop_paying({1: 0.75, 64: 0.05}) is None
-    assert "graphs stop paying at batch 64" in words.paying(steps_of(modes()))[0]
+    assert words.paying(steps_of(modes())) == [
+        "graphs stop paying at batch 64: without them ('compile only') the GPU has nothing to do for 1% of the step "
+        "('compile, full graphs': -1%), less than 5%"
+    ]
+    never = modes({"compile": {1: (20.1, 20.0), 64: (40.2, 40.0)}})
+    assert words.paying(steps_of(never))[0].startswith("graphs do not pay at any batch size from 1 on: ")
     slow = modes({"compile": {1: (8.0, 2.0), 64: (40.0, 20.0)}})
     assert words.paying(steps_of(slow)) == [
         "graphs still pay at batch 64: without them ('compile only') the GPU has nothing to do for 50% of the step"
@@ -100,7 +129,9 @@ def test_nothing_is_said_of_steps_that_are_not_steady():
     found = modes()
     found["none"]["decode"][0] = row(1, 18.0, 2.4, spread=15.0)
     said = words.sentences(found)
-    assert said[0].startswith("no optimisation: steps were not steady at batch 1 (17.8 ms to 270 ms), between the quartiles")
+    assert said[0].startswith(
+        "no optimisation: steps were not steady at batch 1 (17.8 ms to 270 ms), between the quartiles"
+    )
     assert not [line for line in said[1:] if "batch 1: a step" in line or "no optimisation, batch 1:" in line]
     assert [item["measured"] for item in claims(document(found=found))][2].startswith("not measured")
     assert row(1, 10, 2, spread=1.18)["steady"]
@@ -180,11 +211,11 @@ def test_each_claim_has_its_measurement_beside_it():
     )
     assert found[1] == (
         "at batch 1 the GPU has nothing to do for this share of the step: "
-        "no optimisation 76%, compile only 75%, compile, full graphs 0%"
+        "no optimisation 76%, compile only 75%, full graphs only 4%, compile, piecewise graphs 37%, compile, full graphs 0%"
     )
-    assert found[2] == "batch 1: without 10 ms, compile only 8 ms, graphs only 2.5 ms, both 2 ms (-80%)"
-    assert found[3] == "does not apply: the weights are not INT4"
-    assert found[4] == "80% to 80% (batch 1 to 1)"
+    assert found[2] == "batch 1: without 10 ms, compile only 8 ms (-20%), graphs only 2.5 ms (-75%), both 2 ms (-80%)"
+    assert found[3] == "does not apply: the claim is about INT4 weights, these are 16-bit"
+    assert found[4] == "80% at batch 1"
 
 
 def test_a_claim_about_another_size_is_not_answered():
@@ -192,7 +223,66 @@ def test_a_claim_about_another_size_is_not_answered():
     assert small[1] == small[2] == "does not apply: the claim is about 8B, this model has 0.6B parameters"
     quantized = list(answers(parameters=1.5e9, bits=4).values())
     assert quantized[3].startswith("batch 1: without 10 ms")
-    assert list(answers(parameters=8e9, bits=4).values())[3].startswith("does not apply: the claim is about 1-3B")
+    assert quantized[1] == quantized[2] == "does not apply: the claim is about 16-bit weights, these are INT4"
+    large = list(answers(parameters=8e9, bits=4).values())
+    assert large[3] == "does not apply: the claim is about 1-3B, this model has 8B parameters"
+    assert large[2] == quantized[2]  # 5.5 ms is the time that 16-bit weights take
+
+
+def test_eight_bit_weights_are_told_by_their_size():
+    found = document()
+    found["loaded"]["weights"] = {"dense_bytes": 8.4e9, "embedding_bytes": 1e9, "experts_bytes": 0}
+    assert claims(found)[2]["measured"] == "does not apply: the claim is about 16-bit weights, these are 8-bit"
+    found["loaded"]["weights"]["dense_bytes"] = 15e9
+    assert claims(found)[2]["measured"].startswith("batch 1: ")
+
+
+def test_every_claim_that_people_quote_is_there():
+    """Word by word: who drops or changes a figure must see it here."""
+    quoted = (
+        ("5 to 10 microseconds",),
+        ("9%", "8B", "host overhead"),
+        ("8B", "5.5 to 5.1 ms", "5.0 ms"),
+        ("INT4", "1 to 3B", "1.5 to 1.0 ms", "33%"),
+        ("piecewise", "80%", "full graphs"),
+    )
+    assert len(CLAIMS) == len(quoted)
+    for claim, words_of_it in zip(CLAIMS, quoted, strict=True):
+        assert all(word in claim for word in words_of_it), claim
+
+
+def test_a_missing_figure_is_named_with_its_reason():
+    """Not run, the same as another mode, another batch size, not steady, or no GPU time."""
+    found = {name: rows for name, rows in modes().items() if name in ("none", "both")}
+    answer = [item["measured"] for item in claims(document(found=found))]
+    assert answer[2] == "batch 1: without 10 ms, both 2 ms (-80%)"
+    assert answer[4] == "not measured: 'compile only' was not run, 'compile, piecewise graphs' was not run"
+    found["both"] = {**found["both"], "same_as": "none", "decode": []}
+    assert [item["measured"] for item in claims(document(found=found))][2] == (
+        "not measured: 'full graphs only' was not run, 'compile, full graphs' is 'no optimisation' here"
+    )
+    late = modes({name: {64: rows[64]} for name, rows in STEP.items()})
+    answer = [item["measured"] for item in claims(document(found=late))]
+    assert answer[1] == "not measured: 'no optimisation' was not measured at batch 1"
+    assert "'full graphs only' was not measured at batch 1" in answer[2]
+    assert answer[4] == "full graphs gain less than 5% over compilation alone, of which no share is told"
+    found = modes()
+    found["none"]["decode"][0] = row(1, 18.0, 2.4, spread=15.0)
+    assert claims(document(found=found))[2]["measured"] == "not measured: 'no optimisation' was not steady at batch 1"
+    found = {"none": modes()["none"]}
+    found["none"]["decode"][0] |= {"gpu_ms": None, "host_ms": None, "reason": "not traced: CUPTI"}
+    assert claims(document(found=found))[1]["measured"] == "not measured: not traced: CUPTI"
+
+
+def test_the_shares_of_piecewise_graphs_are_told_with_their_batch_sizes():
+    steps = {
+        "compile": {1: (10.0, 2.0), 8: (10.0, 2.0), 64: (10.0, 2.0)},
+        "piecewise": {1: (3.0, 2.0), 8: (6.0, 2.0), 64: (4.0, 2.0)},
+        "both": {1: (2.0, 2.0), 8: (2.0, 2.0), 64: (2.0, 2.0)},
+    }
+    assert claims(document(found=modes(steps)))[4]["measured"] == (
+        "88% at batch 1, 50% at batch 8, the lowest and the highest of 3 batch sizes"
+    )
 
 
 def test_nothing_measured_is_said():
