@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.records import Candidate, Decision, Interval, Objective, Outcome, StudyResult, Tradeoff, Trial, Verdict
 from advisor.report.plan import display
 from advisor.search.untried import untried
-from advisor.units import changes, duration, number, percent
+from advisor.units import change, changes, duration, number, percent
 from advisor.verdict.sequential import EACH
 
 _COSTS = 3
@@ -47,10 +47,16 @@ def figures(verdict: Verdict) -> str:
     both = metric in verdict.baseline and metric in verdict.tuned
     told = [f"default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"] if both else []
     if verdict.noise is not None:
-        shown = verdict.smallest_gain
-        gain = f", a gain of {shown:.1%} would have shown" if shown is not None else ""
+        gain = f", {_smallest(verdict)} would have shown" if verdict.smallest_gain is not None else ""
         told.append(f"launches of the default differ by {verdict.noise:.1%}{gain}")
     return f"{unit(metric)}: {'; '.join(told)}" if told else ""
+
+
+def _smallest(verdict: Verdict) -> str:
+    """`a gain of 2.3%`; of a figure of which less is better `a change of -2.2%`."""
+    if Objective(verdict.objective).maximise:
+        return f"a gain of {verdict.smallest_gain:.1%}"
+    return f"a change of {change(1 + verdict.smallest_gain, maximise=False)}"
 
 
 def starts(result: StudyResult) -> str:
@@ -115,7 +121,7 @@ def headline(verdict: Verdict) -> str:
         ratio = verdict.ratio
         value, low, high = changes(ratio.value, ratio.low, ratio.high, Objective(verdict.objective).maximise)
         return (
-            f"improved: {verdict.winner.label} gives {value} {unit(verdict.objective)} against the default "
+            f"improved: {verdict.winner.label} gives {value} {_changed(verdict.objective)} against the default "
             f"(95% interval {low} to {high}, "
             f"{verdict.launches} {EACH}{costs(verdict)}{_cut(verdict.reason.partition(EACH)[2])}"
         )
@@ -139,7 +145,7 @@ def costs(verdict: Verdict) -> str:
         name = item.metric.partition(".")[0]
         kinds.setdefault(_ALIKE.get(name, name), item)
     worst = [
-        f"{'' if item.proven else 'perhaps '}{unit(item.metric).removeprefix('ms ')} {percent(item.ratio.value)}"
+        f"{'' if item.proven else 'perhaps '}{_changed(item.metric)} {percent(item.ratio.value)}"
         for item in list(kinds.values())[:_COSTS]
     ]
     more = len(kinds) - len(worst)
@@ -152,6 +158,11 @@ def unit(metric: str) -> str:
     if name in _UNITS:
         return _UNITS[name]
     return f"ms {name.removesuffix('_ms').upper()} {percentile}".strip()
+
+
+def _changed(metric: str) -> str:
+    """What has changed, without the unit of its figure: `TTFT p99`, `start-up time`."""
+    return "start-up time" if metric == "start_s" else unit(metric).removeprefix("ms ")
 
 
 def _figure(interval: Interval) -> str:

@@ -14,7 +14,7 @@ from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launch
 from advisor.verdict.metrics import compared, intervals, ratios, tradeoffs
 from advisor.verdict.proof import loss
 from advisor.verdict.quality import TOLERANCE
-from advisor.verdict.sequential import MIN_GAIN, Judgement, Looks, described, interval, judge, smallest_gain
+from advisor.verdict.sequential import MIN_GAIN, Judgement, Looks, described, interval, judge, named, smallest_gain
 from advisor.verdict.several import Figures, weighed
 from advisor.verdict.statistics import Comparison, relative_deviation
 
@@ -50,7 +50,7 @@ def standings(
     arms = launched(trials)
     looks = Looks(first, last, max(1, len(arms)))
     each = [_standing(trials, objective, arm, arms, looks, ended) for arm in arms]
-    found = [_after_proof(standing, trials, tolerance, objective.maximise) for standing in each]
+    found = [_after_proof(standing, trials, tolerance, objective) for standing in each]
     rank = {Decision.IMPROVED: 0, None: 1, Decision.INCONCLUSIVE: 1, Decision.KEEP_DEFAULTS: 2}
     return sorted(found, key=lambda item: (_is_out(item), rank[item.decision], -item.gain))
 
@@ -72,7 +72,7 @@ def _standing(
         reason = f"has {pairs} of {looks.first} pairs of fresh launches with the default"
         return Standing(arm, Decision.INCONCLUSIVE if ended else None, reason, found)
     verdict = judge(found, looks, ended)
-    told = f"gave {described(found, looks, objective.maximise)}"
+    told = f"gave {named(objective.metric, described(found, looks, objective.maximise), bool(objective.secondary))}"
     if objective.secondary:
         further = tuple(comparison(trials, arm, one, arms) for one in objective.each[1:])
         seen = Figures(found, further, compared(trials, arm, objective))
@@ -82,12 +82,13 @@ def _standing(
     return Standing(arm, verdict.decision, verdict.reason, found)
 
 
-def _after_proof(standing: Standing, trials: Sequence[Trial], tolerance: float, maximise: bool) -> Standing:
+def _after_proof(standing: Standing, trials: Sequence[Trial], tolerance: float, objective: Objective) -> Standing:
     """A finalist that lost its proof, or whose servers leave processes behind, stays in the list and cannot win."""
     found = None if standing.failure else loss(standing.candidate, trials, tolerance)
     if found is None:
         return standing
-    gain = f"gave {change(standing.found.ratio, maximise)} but " if standing.found else ""
+    told = change(standing.found.ratio, objective.maximise) if standing.found else ""
+    gain = f"gave {named(objective.metric, told, bool(objective.secondary))} but " if told else ""
     return dataclasses.replace(standing, decision=found.decision, reason=f"{gain}{found.why}", lost=found.why)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verdict
 from advisor.units import change, percent
 from advisor.verdict.quality import TOLERANCE, baseline_problem, quality_problem
+from advisor.verdict.sequential import named
 
 SOAK, RESTART, QUALITY = "soak", "restart", "quality"  # phases of trials, in this order
 PHASES = (SOAK, RESTART, QUALITY)
@@ -60,8 +61,8 @@ def proven(verdict: Verdict, trials: Sequence[Trial], tolerance: float) -> Verdi
     found = loss(verdict.winner, trials, tolerance) if verdict.decision is Decision.IMPROVED else None
     if found is None:
         return verdict
-    maximise = Objective(verdict.objective).maximise
-    gain = f"gave {change(verdict.ratio.value, maximise)} but " if verdict.ratio else ""
+    told = change(verdict.ratio.value, Objective(verdict.objective).maximise) if verdict.ratio else ""
+    gain = f"gave {named(verdict.objective, told, bool(verdict.others))} but " if told else ""
     reason = f"{verdict.winner.label} {gain}{found.why}"
     return dataclasses.replace(verdict, decision=found.decision, reason=reason, winner=_BASELINE)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from advisor.records import Decision, Interval
+from advisor.records import Decision, Interval, Objective
 from advisor.units import changes
 from advisor.verdict.statistics import Comparison
 
@@ -112,6 +112,11 @@ def judge(found: Comparison, looks: Looks, ended: bool) -> Judgement:
     needed = launches_needed(found, looks)
     more = f"about {needed} launches each would tell" if needed else "no reasonable number of launches would tell"
     return Judgement(Decision.INCONCLUSIVE, f"the interval holds zero gain; {more}")
+
+
+def named(metric: str, told: str, several: bool = False) -> str:
+    """`ttft_ms.p50 +10.1%`: a change says what it is of where more is no gain, or where there are several objectives."""
+    return f"{metric} {told}" if several or not Objective(metric).maximise else told
 
 
 def described(found: Comparison, looks: Looks, maximise: bool) -> str:

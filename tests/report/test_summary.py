@@ -73,7 +73,20 @@ def test_a_cost_that_is_not_proven_is_told_as_such():
 
 def test_a_time_that_got_shorter_has_a_minus():
     verdict = dataclasses.replace(VERDICT, objective="start_s", ratio=Interval(1.25, 1.0 / 0.9, 1.0 / 0.7))
-    assert "gives -20.0% s to start against the default (95% interval -30.0% to -10.0%, " in headline(verdict)
+    assert "gives -20.0% start-up time against the default (95% interval -30.0% to -10.0%, " in headline(verdict)
+    assert "gives -20.0% TTFT p99 against" in headline(dataclasses.replace(verdict, objective="ttft_ms.p99"))
+
+
+def test_a_change_of_a_time_that_would_have_shown_is_no_gain(tmp_path):
+    """A quarter more of the speed is a fifth less of the time: both lines of an answer tell the same change."""
+    verdict = dataclasses.replace(VERDICT, objective="ttft_ms.p50", baseline={}, tuned={}, smallest_gain=0.25)
+    lines = summary(result(verdict), tmp_path / "p.yaml")
+    assert lines[1] == "ms TTFT p50: launches of the default differ by 0.6%, a change of -20.0% would have shown"
+
+
+def test_a_longer_start_is_a_cost_in_words():
+    line = headline(dataclasses.replace(VERDICT, tradeoffs=(Tradeoff("start_s", Interval(4.0, 3.0, 5.0)),)))
+    assert line.endswith(", but start-up time +300.0%")
 
 
 def test_many_costs_are_counted():

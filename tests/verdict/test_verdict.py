@@ -48,6 +48,26 @@ def test_decisions(baseline, tuned, decision, part):
     assert verdict.winner == (CHALLENGER if decision is Decision.IMPROVED else Candidate())
 
 
+@pytest.mark.parametrize(
+    ("objective", "part"),
+    [
+        (Objective(), "gave +20.0% (95% interval "),
+        (Objective("ttft_ms.p50"), "gave ttft_ms.p50 +20.0% (95% interval "),  # which is no gain of 20%
+        (Objective("output_tok_s", ("start_s",)), "gave output_tok_s +20.0% (95% interval "),
+    ],
+)
+def test_a_change_says_what_it_is_of_unless_more_of_it_is_a_gain(objective, part):
+    """A reason that says `gave +20%: a gain of 2% is ruled out` contradicts itself for who does not know the figure."""
+    slower = [
+        dataclasses.replace(t, start_s=30.0, samples=tuple(
+            dataclasses.replace(s, output_tok_s=ratio * s.output_tok_s, ttft_ms={"p50": 100 * ratio}) for s in t.samples
+        ))
+        for t in confirmed([100, 101, 99], [100, 101, 99])
+        for ratio in [1.0 if t.candidate.is_baseline else 1.2]
+    ]  # fmt: skip
+    assert part in decide(slower, objective).reason
+
+
 def test_the_noise_and_the_smallest_gain_are_always_told():
     for tuned in ([120, 121, 119], [101, 101.5, 100], [80, 81, 79]):
         verdict = decide(confirmed([100, 101, 99], tuned), THROUGHPUT)
