@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from advisor.records import Candidate, Decision, Interval, Objective, Trial, Verdict
 from advisor.serving_profile.schema import Profile, Side
-from advisor.units import percent
+from advisor.units import changes
 from advisor.verdict.decide import MIN_GAIN
 from advisor.verdict.fresh import BASELINE, failure, figures, fresh
 from advisor.verification.figure import Held, Was, judged, launches_needed, ratio, was
@@ -168,8 +168,9 @@ def _failed(trials: Sequence[Trial], name: str, item: Candidate, objective: Obje
     return found
 
 
-def gain_told(interval: Interval | None) -> str:
-    """`+3.1% (95% interval +1.0% to +5.2%)`"""
+def gain_told(interval: Interval | None, maximise: bool = True) -> str:
+    """`+3.1% (95% interval +1.0% to +5.2%)`; the ratio of a time, of which more than 1 is better, as the change of the time."""
     if interval is None:
         return "no figure"
-    return f"{percent(interval.value)} (95% interval {percent(interval.low)} to {percent(interval.high)})"
+    value, low, high = changes(interval.value, interval.low, interval.high, maximise)
+    return f"{value} (95% interval {low} to {high})"

@@ -31,7 +31,7 @@ def lines(
     """Differences, figures, verdict, output, notes, result: one line each."""
     told = [machine(profile, found)]
     told += [figure(check, tolerance) for check in judgement.figures]
-    told.append(verdict(judgement.verdict))
+    told.append(verdict(judgement.verdict, profile.objective.better == "more"))
     told += [text for text in (output(profile, trials), *judgement.notes, ended) if text]
     spent = sum(trial.total_s for trial in trials)
     told.append(f"{_END[judgement.held]} ({len(trials)} launches in {duration(spent)})")
@@ -67,13 +67,13 @@ def _more(check: FigureCheck) -> str:
     return f"; about {check.needed} launches would tell" if check.needed else ""
 
 
-def verdict(check: VerdictCheck) -> str:
+def verdict(check: VerdictCheck, maximise: bool = True) -> str:
     was = check.before.value
-    was += f", {gain_told(check.ratio_before)} in the profile" if check.ratio_before else ""
+    was += f", {gain_told(check.ratio_before, maximise)} in the profile" if check.ratio_before else ""
     if check.verdict is None:
         return f"verdict: {was}; {check.why}"
     now = check.verdict
-    here = f"here {gain_told(now.ratio)}, {now.launches} fresh launches each" if now.ratio else f"here: {now.reason}"
+    here = f"here {gain_told(now.ratio, maximise)}, {now.launches} fresh launches each" if now.ratio else f"here: {now.reason}"
     return f"verdict: {was}; {here}: {check.why}"
 
 

@@ -151,6 +151,13 @@ def test_the_objective_of_the_profile_is_what_is_compared():
     assert compared_metric(profile, "ttft_ms.p90") == "output_tok_s"
 
 
+def test_a_shorter_time_is_told_as_one():
+    goal = Objective("e2el_ms.p50")
+    profile = build_profile(dataclasses.replace(result(EAGER, Decision.IMPROVED), objective=goal))
+    said = "\n".join(told(profile, launched(SAME, GAIN), Candidate(EAGER)))
+    assert "verdict: improved, -9.1% (95% interval -13.0% to -4.8%) in the profile" in said
+
+
 def test_the_first_line_names_what_differs():
     other = dataclasses.replace(
         FACTS,
