@@ -1,0 +1,267 @@
+"""The tables of docs/evidence/README.md, from the evidence files beside it: `python -m benchmarks.tables [--check] [FILE ...]`.
+
+Tables stand between two comments that name their file; a run writes what is between them anew, draws the plots, and begins a
+section for a file that has none. With --check nothing is written, and the exit code is 1 where README and files disagree. With
+FILEs their tables are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import shlex
+import statistics
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.anatomy import document as documents
+from advisor.anatomy.modes import TITLES, what_runs
+from advisor.anatomy.plot import plot_anatomy
+from advisor.anatomy.square import HEADER, bare_ms, chosen, square
+from advisor.errors import AdvisorError
+from advisor.journal import write_atomically
+from benchmarks.launcher import GOALS
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "evidence"
+_BLOCK = re.compile(r"<!-- begin (?P<name>\S+):[^>]*-->\n(?P<body>.*?)<!-- end (?P=name) -->\n", re.DOTALL)
+_ANY_MARK = re.compile(r"<!-- (?:begin|end) ([^\s:]+)")
+_WIDTH = 130
+
+
+class Disagreement(Exception):
+    """README and files cannot be brought together without a person."""
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _paragraph(text: str, begin: str = "") -> str:
+    return textwrap.fill(
+        begin + text, _WIDTH, subsequent_indent=" " * len(begin), break_long_words=False, break_on_hyphens=False
+    )
+
+
+def block(name: str, content: str) -> str:
+    return f"<!-- begin {name}: written by `python -m benchmarks.tables` -->\n\n{content}\n\n<!-- end {name} -->\n"
+
+
+# ---------------------------------------------------------------- anatomy
+
+
+def anatomy(path: Path) -> str:
+    """Machine, versions, date and command; steps two by two, what they are made of, starts, sentences, claims."""
+    document = documents.read(path)
+    modes, batches = document["modes"], chosen(document["modes"])
+    parts = [
+        _conditions(document, path.name),
+        "\n".join(map(_command, document["commands"])),
+        f"![Steps over the floor, and what they are made of]({path.stem}.svg)",
+        "Milliseconds a step, in brackets the share of it that the floor is:",
+        markdown(HEADER, square(modes)),
+        markdown(*_steps(modes, batches)),
+        markdown(*_starts(modes)),
+        "\n".join(_paragraph(text, "- ") for text in document["words"]),
+        markdown(("claim", "here"), [(item["claim"], item["measured"]) for item in document["claims"]]),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _conditions(document: Mapping[str, Any], name: str) -> str:
+    gpu, versions, model = document["gpu"], document["versions"], document["model"]
+    told = {
+        "driver": gpu.get("driver"),
+        "torch": versions["torch"],
+        "CUDA": versions.get("cuda"),
+        "Python": versions["python"],
+    }
+    others = ", ".join(f"{label} {value}" for label, value in told.items() if value)
+    weights = "**random weights**" if model["random_weights"] else "its own weights"
+    bandwidth = document.get("bandwidth")
+    copies = f" Copies: {bandwidth['gb_s']:,.0f} GB/s, read and written together." if bandwidth else ""
+    return _paragraph(
+        f"{gpu['name']}, {document['cores']} cores, vLLM {versions['vllm']}, {others}, {document['date'][:10]}. "
+        f"{model['name']} ({model['architecture']}), {weights}, {document['context']} tokens of context, medians of "
+        f"{document['steps']} steps.{copies} All figures: [{name}]({name})."
+    )
+
+
+def _command(text: str) -> str:
+    """In lines that a shell takes as one, broken before options."""
+    lines = [""]
+    for word in map(shlex.quote, shlex.split(text)):
+        if word.startswith("--") and len(lines[-1]) > _WIDTH - 45:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(("        " if number else "    ") + line for number, line in enumerate(lines))
+
+
+_COLUMNS = {
+    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "launches": "launches", "kernels": "kernels",
+    "operators": "operators", "operators_ms": "in operators, ms", "floor_ms": "floor, ms",
+}  # fmt: skip
+
+
+def _steps(modes: Mapping[str, Mapping[str, Any]], batches: Sequence[int]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Of every mode that ran; columns that nothing was measured for are left out."""
+    rows = [(mode["title"], row) for mode in modes.values() for row in mode["decode"] if row["batch"] in batches]
+    names = [name for name in _COLUMNS if any(row.get(name) is not None for _, row in rows)]
+    lines = [(title, str(row["batch"]), *(_figure(row, name) for name in names)) for title, row in rows]
+    return ("", "batch", *(_COLUMNS[name] for name in names)), lines
+
+
+def _figure(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if value is None:
+        return ""
+    star = "*" if name == "step_ms" and not row["steady"] else ""
+    return (bare_ms(value) if name.endswith("_ms") else f"{value:,.0f}") + star
+
+
+def _starts(modes: Mapping[str, Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    lines = []
+    for mode in modes.values():
+        start = mode.get("start") or {}
+        seconds = [_tenth(start.get(name)) for name in ("start_s", "compile_s", "capture_s")]
+        memory = start.get("graph_memory_gib")
+        runs = what_runs(mode["resolved"]) if start else _why_not(mode)
+        lines.append(
+            (mode["title"], runs, *seconds, start.get("cache") or "", "" if memory is None else f"{memory:.2f}")
+        )
+    return ("", "runs", "start, s", "compile, s", "capture, s", "compile cache", "graphs, GiB"), lines
+
+
+def _why_not(mode: Mapping[str, Any]) -> str:
+    same = mode.get("same_as")
+    return f"the same as '{TITLES[same]}'" if same else f"{mode['status']}: {mode['reason']}"
+
+
+def _tenth(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+# ---------------------------------------------------------------- launcher
+
+
+def launcher(path: Path) -> str:
+    """Every start, medians, and their ratio beside the goal."""
+    rows = []
+    for model, configs in json.loads(path.read_text(encoding="utf-8")).items():
+        for config, found in configs.items():
+            cold, warm = found["cold_s"], found["warm_s"]
+            ratio = f"{statistics.median(warm) / statistics.median(cold):.2f}" if cold and warm else ""
+            seconds = [", ".join(map(_tenth, values)) for values in (cold, warm)]
+            rows.append((model, config, *seconds, _median(cold), _median(warm), ratio, f"{GOALS[config]:.2f}"))
+    header = (
+        "model",
+        "configuration",
+        "cold, s",
+        "warm, s",
+        "median cold",
+        "median warm",
+        "warm / cold",
+        "goal on a GPU",
+    )
+    return f"[{path.name}]({path.name}):\n\n" + markdown(header, rows)
+
+
+def _median(values: Sequence[float]) -> str:
+    return _tenth(statistics.median(values)) if values else ""
+
+
+# ---------------------------------------------------------------- README
+
+KINDS: dict[str, Callable[[Path], str]] = {"anatomy-": anatomy, "launcher-": launcher}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """File name -> its tables."""
+    return {path.name: make(path) for begin, make in KINDS.items() for path in sorted(folder.glob(f"{begin}*.json"))}
+
+
+def headline(path: Path) -> str:
+    """Of the section that a new file gets; a person may write a better one."""
+    if not path.name.startswith("anatomy-"):
+        return path.stem
+    document = documents.read(path)
+    return f"{document['gpu']['name']}, {document['date'][:10]}: what a decode step of {document['model']['name']} is made of"
+
+
+def rewritten(text: str, found: Mapping[str, str], headlines: Callable[[str], str]) -> str:
+    """The README with the tables of all files. Raises Disagreement for marks without a file or without their other end."""
+    whole = [match["name"] for match in _BLOCK.finditer(text)]
+    for name in whole:
+        if name not in found:
+            raise Disagreement(f"the README has tables of {name}, which is not there")
+    marks = _ANY_MARK.findall(text)
+    for name in marks:
+        if name not in whole or marks.count(name) != 2:
+            raise Disagreement(f"the marks of {name} are not one begin and one end after it")
+    text = _BLOCK.sub(lambda match: block(match["name"], found[match["name"]]), text)
+    for name, content in found.items():
+        if name not in whole:
+            text = f"{text.rstrip()}\n\n## {headlines(name)}\n\n{block(name, content)}"
+    return text
+
+
+def update(folder: Path, check: bool) -> list[str]:
+    """Lines that tell what differs, with --check; otherwise README and plots are written. Raises Disagreement."""
+    readme = folder / "README.md"
+    before = readme.read_text(encoding="utf-8")
+    after = rewritten(before, contents(folder), lambda name: headline(folder / name))
+    plots = [path.with_suffix(".svg") for path in sorted(folder.glob("anatomy-*.json"))]
+    if check:
+        missing = [f"{plot.name} is not there" for plot in plots if not plot.exists()]
+        return missing + list(
+            difflib.unified_diff(before.splitlines(), after.splitlines(), "README.md", "files", lineterm="")
+        )
+    for plot in plots:
+        data = plot.with_suffix(".json")
+        plot_anatomy(documents.read(data), data, plot, lambda _: None)
+    if after != before:
+        write_atomically(readme, after)
+    return []
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, help="print the tables of these files")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit code 1 where README and files disagree"
+    )
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where README.md and the files are")
+    given = parser.parse_args(words)
+    try:
+        if given.files:
+            print("\n\n".join(_of_kind(path)(path) for path in given.files))
+            return 0
+        differences = update(given.folder, given.check)
+    except (AdvisorError, Disagreement) as problem:
+        sys.exit(f"{problem}")
+    print("\n".join(differences))
+    return 1 if differences else 0
+
+
+def _of_kind(path: Path) -> Callable[[Path], str]:
+    for begin, make in KINDS.items():
+        if path.name.startswith(begin):
+            return make
+    raise Disagreement(f"{path.name}: files are called {', '.join(f'{begin}NAME.json' for begin in KINDS)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

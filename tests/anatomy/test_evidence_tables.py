@@ -1,0 +1,160 @@
+"""docs/evidence/README.md and the files beside it say the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import shutil
+
+import pytest
+
+from advisor.anatomy import document as documents
+from benchmarks import tables
+from tests.anatomy_help import decode, document, mode
+
+drawing = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib: make installs it")
+STARTS = {"M-8B": {"default": {"cold_s": [80.04, 70.0, 75.0], "warm_s": [30.0, 33.0]}, "eager": {"cold_s": [55.0], "warm_s": []}}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "README.md").write_text("# Evidence\n\nWritten by hand.\n")
+    documents.save(tmp_path / "anatomy-h200-Invented.json", document())
+    (tmp_path / "launcher-h200.json").write_text(json.dumps(STARTS))
+    (tmp_path / "noise-h200.json").write_text("{}")
+    return tmp_path
+
+
+def readme(folder):
+    return (folder / "README.md").read_text()
+
+
+# ---------------------------------------------------------------- what is committed
+
+
+def test_the_evidence_that_is_committed_says_what_its_files_say():
+    """`python -m benchmarks.tables` mends it."""
+    assert tables.update(tables.FOLDER, check=True) == []
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_an_anatomy_states_its_conditions_and_all_its_tables(folder):
+    text = tables.anatomy(folder / "anatomy-h200-Invented.json")
+    row = document()["modes"]["both"]["decode"][0]
+    flat = " ".join(text.split())
+    for said in (
+        "NVIDIA H200, 16 cores, vLLM 0.26.0, driver 580.0, torch 2.11.0, CUDA 13.0, Python 3.12.0, 2026-11-30.",
+        "**random weights**, 512 tokens of context, medians of 60 steps. Copies: 4,000 GB/s",
+        "    advisor anatomy --model Invented-8B",
+        "(anatomy-h200-Invented.svg)",
+        "| batch | floor, ms |  | no graphs | full graphs |",
+        f"| 1 | 4.03 | not compiled | 19.1 (21%) | {document()['modes']['full']['decode'][0]['step_ms']:.3g} (78%) |",
+        f"| compile, full graphs | 1 | {row['step_ms']:.3g} | {row['gpu_ms']:.3g} | {row['host_ms']:.3g} | 8 | 400 | 4.03 |",
+        "| compile, full graphs | VLLM_COMPILE, FULL_AND_PIECEWISE graphs | 98.8 |  |  | cold | 0.98 |",
+        "| launching a kernel costs the host 5 to 10 microseconds | 2.5 us for a bare kernel",
+    ):
+        assert said in text or said in flat, said
+    for item in document()["claims"]:
+        assert f"| {item['claim']} | {item['measured']} |" in text
+    for sentence in document()["words"]:
+        assert sentence in flat
+
+
+def test_steps_that_were_not_steady_have_a_star_and_modes_that_failed_a_reason(tmp_path):
+    failed = {**mode("both"), "status": "failed", "reason": "a | b", "start": {}, "decode": [], "prefill": []}
+    found = document({"none": {**mode("none"), "decode": [decode("none", 1, spread=0.4)]}, "both": failed})
+    documents.save(tmp_path / "anatomy-x.json", found)
+    text = tables.anatomy(tmp_path / "anatomy-x.json")
+    assert "| no optimisation | 1 | 19.1* |" in text
+    assert "| compile, full graphs | failed: a \\| b |" in text
+
+
+def test_a_long_command_is_one_command_still():
+    command = f"advisor anatomy --model M --serve-args '{'--load-format dummy --x 1 ' * 5}' --env A=1 --output f.json --json"
+    lines = tables._command(command).splitlines()
+    assert len(lines) > 1
+    assert all(line.startswith("    ") and line.endswith("\\") for line in lines[:-1])
+    assert shlex.split("".join(line.removesuffix("\\") for line in lines)) == shlex.split(command)
+
+
+def test_a_launcher_has_every_start_medians_and_ratio(folder):
+    assert tables.launcher(folder / "launcher-h200.json").splitlines()[-2:] == [
+        "| M-8B | default | 80.0, 70.0, 75.0 | 30.0, 33.0 | 75.0 | 31.5 | 0.42 | 0.50 |",
+        "| M-8B | eager | 55.0 |  | 55.0 |  |  | 0.25 |",
+    ]
+
+
+# ---------------------------------------------------------------- README
+
+
+@drawing
+def test_new_files_get_a_section_and_a_plot_and_the_second_run_changes_nothing(folder):
+    assert tables.main(["--folder", str(folder)]) == 0
+    text = readme(folder)
+    headline = "NVIDIA H200, 2026-11-30: what a decode step of Invented-8B is made of"
+    assert text.startswith(f"# Evidence\n\nWritten by hand.\n\n## {headline}\n")
+    assert "## launcher-h200\n" in text
+    assert "noise-h200.json" not in text
+    assert (folder / "anatomy-h200-Invented.svg").exists()
+    assert tables.update(folder, check=True) == []
+    tables.update(folder, check=False)
+    assert readme(folder) == text
+
+
+@drawing
+def test_tables_are_written_in_place_and_nothing_else_is_touched(folder):
+    tables.update(folder, check=False)
+    mine = readme(folder).replace("## launcher-h200\n", "## A better name\n\nProse.\n") + "\nAn end.\n"
+    (folder / "README.md").write_text(mine)
+    stale = mine.replace("| 19.1 (21%) |", "| 1.91 (21%) |").replace("| 0.42 |", "| 0.24 |")
+    assert stale != mine
+    (folder / "README.md").write_text(stale)
+    tables.update(folder, check=False)
+    assert readme(folder) == mine
+
+
+@drawing
+def test_a_readme_that_says_something_else_fails_the_check_and_stays(folder, capsys):
+    tables.update(folder, check=False)
+    stale = readme(folder).replace("| 0.42 |", "| 0.24 |")
+    (folder / "README.md").write_text(stale)
+    assert tables.main(["--check", "--folder", str(folder)]) == 1
+    said = capsys.readouterr().out
+    assert "| 0.24 | 0.50 |" in said and "| 0.42 | 0.50 |" in said
+    assert readme(folder) == stale
+
+
+@drawing
+def test_changed_and_new_files_and_lost_plots_fail_the_check(folder):
+    tables.update(folder, check=False)
+    shutil.copy(folder / "anatomy-h200-Invented.json", folder / "anatomy-h200-New.json")
+    differences = tables.update(folder, check=True)
+    assert differences[0] == "anatomy-h200-New.svg is not there"
+    assert any("begin anatomy-h200-New.json" in line for line in differences)
+    (folder / "anatomy-h200-New.json").unlink()
+    (folder / "launcher-h200.json").write_text(json.dumps({"M-8B": {"default": {"cold_s": [80.0], "warm_s": [20.0]}}}))
+    assert any("0.25" in line for line in tables.update(folder, check=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<!-- begin gone.json: x -->\n<!-- end gone.json -->\n", "the README has tables of gone.json, which is not there"),
+        ("<!-- begin a.json: x -->\n", "the marks of a.json are not one begin and one end after it"),
+        ("<!-- end a.json -->\n<!-- begin a.json: x -->\n", "the marks of a.json are not one begin"),
+        ("<!-- begin a.json: x -->\n<!-- end a.json -->\n" * 2, "the marks of a.json are not one begin"),
+    ],
+)
+def test_marks_that_a_person_broke_are_told(text, problem):
+    with pytest.raises(tables.Disagreement, match=problem):
+        tables.rewritten(text, {"a.json": "A"}, str)
+
+
+def test_the_tables_of_one_file_are_printed(folder, capsys):
+    assert tables.main([str(folder / "launcher-h200.json")]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == tables.launcher(folder / "launcher-h200.json")
+    with pytest.raises(SystemExit, match=r"noise-h200\.json: files are called anatomy-NAME\.json, launcher-NAME\.json"):
+        tables.main([str(folder / "noise-h200.json")])
