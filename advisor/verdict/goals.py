@@ -22,6 +22,7 @@ def with_goals(
     """The study's verdict. `first`: fresh launches an arm that a decision needs at least."""
     if objective.constrained:
         verdict = _with_slo(verdict, trials, objective, first)
+    verdict = _with_nothing_good(verdict, trials, objective)
     verdict = _with_load(verdict, trials, objective, workload)
     return with_front(verdict, trials, objective)
 
@@ -72,6 +73,25 @@ def _without_challenger(verdict: Verdict, trials: Sequence[Trial], objective: Ob
         f"{slo_breaches(nearest, objective)[0]}"
     )
     return dataclasses.replace(verdict, reason=f"{reason}; {said}" if said else reason)
+
+
+def _with_nothing_good(verdict: Verdict, trials: Sequence[Trial], objective: Objective) -> Verdict:
+    """A goodput of zero has no ratio, so half a request stands in for it: a figure that nobody measured has to be told as one."""
+    if "goodput" not in objective.metrics:
+        return verdict
+    default = measured_default(trials, objective)
+    arms = {"the default": [trial for trial in fresh(trials, BASELINE).values() if trial.ok] or [default]}
+    if verdict.challenger is not None:
+        arms[verdict.challenger.label] = [trial for trial in fresh(trials, verdict.challenger).values() if trial.ok]
+    without = [name for name, launches in arms.items() if any(launches) and not any(map(_has_good, launches))]
+    if not without:
+        return verdict
+    told = f"not one request of {' or '.join(without)} was within the SLO: goodput is counted as that of half a request"
+    return dataclasses.replace(verdict, reason=f"{verdict.reason}; {told}")
+
+
+def _has_good(trial: Trial | None) -> bool:
+    return trial is not None and any(sample.goodput_requests_s for sample in trial.samples)
 
 
 # ---------------------------------------------------------------- load and front

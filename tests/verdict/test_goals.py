@@ -274,6 +274,23 @@ def test_goodput_needs_no_constraint():
 # ---------------------------------------------------------------- load
 
 
+@pytest.mark.parametrize(
+    ("default", "candidate", "decision", "who"),
+    [
+        (0.0, 0.5, Decision.IMPROVED, "the default was"),
+        (0.5, 0.0, Decision.KEEP_DEFAULTS, "--a=1 was"),
+        (0.0, 0.0, Decision.KEEP_DEFAULTS, "the default or --a=1 was"),
+        (0.5, 0.5, Decision.KEEP_DEFAULTS, None),
+    ],
+)
+def test_a_goodput_of_zero_is_said_where_half_a_request_stands_in_for_it(default, candidate, decision, who):
+    """`default 0.05 requests/s within the SLO` would be a figure that nobody measured."""
+    verdict = verdict_of(study(100.0, within=candidate, default_within=default), Objective("goodput", slo=SLO))
+    assert verdict.decision is decision
+    told = f"not one request of {who} within the SLO: goodput is counted as that of half a request"
+    assert (told in verdict.reason) if who else ("not one request" not in verdict.reason)
+
+
 def test_below_saturation_is_the_reason_for_no_gain():
     calm = (2.0, 2.1, 1.9, 2.0)
     verdict = verdict_of(study(100.0, in_flight=calm), Objective(), RATE)
