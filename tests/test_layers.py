@@ -16,9 +16,10 @@ RANKS = [
     {"search", "runner"},
     {"verdict"},
     {"serving_profile"},
+    {"stepping"},
     {"export", "report", "request"},
     {"study"},
-    {"tune", "recording", "anatomy", "verification", "cli_options"},
+    {"tune", "recording", "attention", "anatomy", "verification", "cli_options"},
     {"cli"},
     {"__main__"},
 ]

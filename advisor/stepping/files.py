@@ -42,6 +42,20 @@ def parsed(path: Path, schema: str, hint: str) -> dict[str, Any]:
     return found
 
 
+def check_source(model: str | None, from_file: Path | None, others: Mapping[str, object]) -> None:
+    """Raises InputError unless exactly one of --model and --from is there, and with --from none of the `others`."""
+    if from_file is None and not model:
+        raise InputError(
+            "neither --model nor --from is there", "--model MODEL measures; --from FILE.json reads what was measured"
+        )
+    given = [name for name, value in {"model": model, **others}.items() if value]
+    if from_file is not None and given:
+        raise InputError(
+            f"--from reads what was measured, and --{given[0].replace('_', '-')} is about measuring",
+            "leave one of them out",
+        )
+
+
 def _short(value: Any) -> str:
     flat = json.dumps(value)
     return flat if len(flat) <= 160 else f"{flat[:157]}..."

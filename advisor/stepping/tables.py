@@ -14,7 +14,7 @@ WIDTH = 132
 
 def table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
     """Columns for names, then columns for figures."""
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for name in left:
         made.add_column(name, no_wrap=True)
     for name in right:
@@ -23,7 +23,9 @@ def table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
 
 
 def drawn(shown: Table, width: int = WIDTH) -> str:
+    """The title in a line of its own, which may be longer than the table is wide."""
+    title, shown.title = str(shown.title), None
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(shown)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+    return "\n".join([title, *(line.rstrip() for line in lines if line.strip())])

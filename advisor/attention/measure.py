@@ -1,0 +1,172 @@
+"""One backend: an engine in a process of its own (advisor/target/attention.py), asked for one cell after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.attention.arms import Arm, active, not_as_asked
+from advisor.attention.grid import DECODE, WARMUP, Cell, steps_of
+from advisor.attention.rows import LATE, by_key, in_order, is_measured, is_refusal, key_of, row_of, with_repeat
+from advisor.attention.shares import Shares
+from advisor.engine.logs import parse_active
+from advisor.stepping.started import START_S, what_started
+from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
+
+MEASURED, PARTLY, FAILED, OTHER = "measured", "partly", "failed", "not-as-requested"
+_GRACE_S = 60.0  # a step that builds kernels does not look at the clock
+_IN_A_ROW = 2  # failures after which an engine is taken to be broken
+_REASON = 400  # characters
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What all backends have in common. `clean` takes paths and secrets out of a text; logs go into `logs`."""
+
+    model: str
+    python: str
+    environment: Mapping[str, str]
+    cells: Sequence[Cell]
+    steps: int
+    logs: Path
+    clean: Callable[[str], str]
+    shares: Shares
+
+
+@dataclass
+class Run:
+    """One start of one backend: what it may take, and what is in the file already (rows of `earlier`)."""
+
+    arm: Arm
+    argv: Sequence[str]
+    share_s: float
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Stopped(Exception):
+    """The rest is not measured, for the reason that is told."""
+
+
+def measure(run: Run, measuring: Measuring) -> Iterator[dict[str, Any]]:
+    """Yields the backend's part of the document after every answer; the last one is whole."""
+    measuring.logs.mkdir(parents=True, exist_ok=True)
+    log = measuring.logs / f"{run.arm.name.replace(':', '-')}.log"
+    state = {
+        "default": run.arm.default, "settings": dict(run.arm.settings), "status": FAILED, "reason": None, "log": log.name,
+        "active": {}, "resolved": {}, "start": {}, "rows": list(run.earlier.get("rows", [])),
+    }  # fmt: skip
+    asking = _Asking(state, run, measuring, log)
+    try:
+        with TargetProcess(measuring.python, "attention", measuring.environment, log) as engine:
+            for _ in asking.all(engine):
+                yield state
+    except (TargetDied, TargetTimeout) as ended:
+        asking.died(ended.problem)
+    except _Stopped as stopped:
+        asking.ended(str(stopped))
+    yield state
+
+
+def missing(cells: Sequence[Cell], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Cells without an answer, cheap ones first, and then those at which an engine failed before."""
+    known = by_key(rows)
+    new = [cell for cell in cells if cell.key not in known]
+    return new + [cell for cell in cells if cell.key in known and known[cell.key].get("failed")]
+
+
+def to_repeat(cells: Sequence[Cell], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Of vLLM's own choice: cells that were not measured a second time. What differs then is noise."""
+    known = by_key(rows)
+    found = [cell for cell in cells if cell.key in known and is_measured(known[cell.key])]
+    return [cell for cell in found if known[cell.key].get("again_ms") is None]
+
+
+class _Asking:
+    """Requests to one engine, and the rows that their answers come to."""
+
+    def __init__(self, state: dict[str, Any], run: Run, measuring: Measuring, log: Path):
+        self._state, self._run, self._measuring, self._log = state, run, measuring, log
+        self._asked: Cell | None = None
+        self._failures = 0
+        self._until = 0.0
+
+    def all(self, engine: TargetProcess) -> Iterator[None]:
+        shares, cells = self._measuring.shares, self._measuring.cells
+        begun = shares.clock()
+        self._start(engine)
+        self._until = shares.measuring_until(begun, self._run.share_s)
+        yield
+        for cell in missing(cells, self._state["rows"]):
+            self._put(row_of(cell, self._answer(engine, cell, 0, "measured"), self._measuring.clean))
+            yield
+        if self._run.arm.default:
+            yield from self._repeat(engine)
+        self._state["status"] = MEASURED
+
+    def _start(self, engine: TargetProcess) -> None:
+        """Raises _Stopped where the engine does not start, or runs another backend than it was asked for."""
+        limit_s = min(START_S, max(1.0, self._measuring.shares.left_s))
+        started = engine.request({"do": "start", "argv": [self._measuring.model, *self._run.argv]}, limit_s)
+        if not started["ok"]:
+            raise _Stopped(f"{started['error_type']}: {started['error']}")
+        log = self._log.read_text(errors="replace")
+        told = parse_active(log)
+        self._state |= what_started(started, log)
+        self._state["active"] = active(started["attention"], told.attention_backends, told.flash_attention_version)
+        if problem := not_as_asked(self._run.arm, self._state["active"]):
+            self._state |= {"status": OTHER, "rows": []}
+            raise _Stopped(problem)
+        self._state["status"] = PARTLY
+
+    def _repeat(self, engine: TargetProcess) -> Iterator[None]:
+        for cell in to_repeat(self._measuring.cells, self._state["rows"]):
+            answer = self._answer(engine, cell, 1, "measured again, which tells the noise")
+            self._put(with_repeat(by_key(self._state["rows"])[cell.key], answer))
+            yield
+
+    def _answer(self, engine: TargetProcess, cell: Cell, seed: int, done: str) -> dict[str, Any]:
+        """Raises _Stopped where the time is over or the engine seems to be broken."""
+        left_s = self._until - self._measuring.shares.clock()
+        late = _Stopped(f"the time was over before everything was {done}; the same command goes on")
+        if left_s <= 0:
+            raise late
+        if self._failures >= _IN_A_ROW:
+            raise _Stopped("the engine failed several times in a row; the last rows say how")
+        self._asked = cell
+        answer = engine.request(request_of(cell, self._measuring.steps, left_s, seed), left_s + _GRACE_S)
+        self._asked = None
+        if answer.get("error_type") == LATE:
+            raise late
+        self._failures = 0 if answer["ok"] or is_refusal(answer) else self._failures + 1
+        return answer
+
+    def _put(self, row: dict[str, Any]) -> None:
+        others = [one for one in self._state["rows"] if key_of(one) != key_of(row)]
+        self._state["rows"] = in_order([*others, row])
+
+    def died(self, problem: str) -> None:
+        """What was asked last is not asked first the next time."""
+        known = by_key(self._state["rows"])
+        if self._asked and not (self._asked.key in known and is_measured(known[self._asked.key])):
+            answer = {"ok": False, "error_type": "engine lost", "error": problem}
+            self._put(row_of(self._asked, answer, self._measuring.clean))
+        self.ended(problem)
+
+    def ended(self, reason: str) -> None:
+        """Before everything was measured."""
+        if self._state["status"] != OTHER:
+            self._state["status"] = PARTLY if any(map(is_measured, self._state["rows"])) else FAILED
+        self._state["reason"] = self._measuring.clean(reason)[:_REASON]
+
+
+def request_of(cell: Cell, steps: int, limit_s: float, seed: int) -> dict[str, Any]:
+    """The request of advisor/target/attention.py. `seed` 1: other prompts, for a second time."""
+    request = {
+        "do": cell.phase, "batch": cell.batch, "context": cell.context, "warmup": WARMUP[cell.phase],
+        "steps": steps_of(cell.phase, steps), "limit_s": round(limit_s, 1),
+    }  # fmt: skip
+    if cell.phase != DECODE:
+        request["seed"] = seed
+    return {**request, "chunk": cell.chunk} if cell.chunk else request

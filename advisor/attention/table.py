@@ -1,0 +1,126 @@
+"""The figures on a terminal: a table a phase, each backend beside vLLM's own choice, then sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from advisor.attention.grid import PHASES
+from advisor.attention.rows import by_key, is_measured
+from advisor.attention.winners import AHEAD, ALONE, TIE, UNSTEADY, WINS
+from advisor.attention.words import names_of, place, spot
+from advisor.stepping.figures import bare_ms
+from advisor.stepping.tables import WIDTH, drawn, table
+
+_NAMED = 6  # backends or cells with one reason
+_NOT_CONSIDERED = "not among the backends vLLM considers"
+
+
+def told(document: Mapping[str, Any], width: int = WIDTH) -> str:
+    """Everything, in the order in which it answers: steps of each phase, starts, words, and what there is no figure for."""
+    tables = [_phase(document, phase) for phase in PHASES] + [_starts(document["backends"])]
+    texts = [_head(document), *(drawn(one, width) for one in tables if one.row_count)]
+    return "\n\n".join(filter(None, [*texts, "\n".join([*document["words"], *missing(document)])]))
+
+
+def _head(document: Mapping[str, Any]) -> str:
+    model, versions = document["model"], document["versions"]
+    weights = " (random weights)" if model["random_weights"] else ""
+    default = f"vLLM's own choice: {document['default']}"
+    return f"{model['name']}{weights}, {document['gpu']['name']}, vLLM {versions['vllm']}; {default}"
+
+
+def _phase(document: Mapping[str, Any], phase: str) -> Table:
+    """Cells down, backends across: vLLM's own choice in milliseconds, the others in milliseconds and beside it."""
+    rows = {name: _rows(backend, phase) for name, backend in document["backends"].items()}
+    shown = {name: found for name, found in rows.items() if found}
+    title = f"{phase} step, ms (median)" + (
+        f", with a prompt of {document['chunk']} tokens" if phase == "mixed" else ""
+    )
+    made = table(title, (), (*names_of(phase), *shown, "ahead"))
+    for cell in (one for one in document["cells"] if one["phase"] == phase):
+        key = (phase, *place(cell))
+        own = rows.get(document["default"], {}).get(key)
+        figures = [
+            _figure(found.get(key), None if name == document["default"] else own) for name, found in shown.items()
+        ]
+        made.add_row(str(cell["batch"]), str(cell["context"]), *figures, outcome(cell))
+    return made
+
+
+def _rows(backend: Mapping[str, Any], phase: str) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+    return by_key([row for row in backend["rows"] if row["phase"] == phase and is_measured(row)])
+
+
+def _figure(row: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> str:
+    """`12.3`, `13.1 +7%`: the step takes 7% longer than that of vLLM's own choice; `~` marks steps that were not steady."""
+    if row is None:
+        return ""
+    mark = "" if row["steady"] else "~"
+    beside = f" {(row['step_ms'] / own['step_ms'] - 1) * 100:+.0f}%" if own else ""
+    return f"{mark}{bare_ms(row['step_ms'])}{beside}"
+
+
+def outcome(cell: Mapping[str, Any]) -> str:
+    """Who is ahead in a cell."""
+    words = {TIE: "tie", ALONE: "-", UNSTEADY: "unsteady", WINS: cell["best"], AHEAD: "=".join(cell["tied"])}
+    return words[cell["outcome"]]
+
+
+def _starts(backends: Mapping[str, Mapping[str, Any]]) -> Table:
+    made = table(
+        "start, s", ("", "ran"), ("start", "imports", "load", "compile", "capture", "compile cache", "KV tokens")
+    )
+    for name, backend in backends.items():
+        start, tokens = backend["start"], backend["resolved"].get("kv_tokens")
+        seconds = [start.get(part) for part in ("start_s", "imports_s", "load_s", "compile_s", "capture_s")]
+        told = ["" if value is None else f"{value:.1f}" for value in seconds]
+        made.add_row(name, ran(backend), *told, start.get("cache") or "", f"{tokens:,}" if tokens else "")
+    return made
+
+
+def ran(backend: Mapping[str, Any]) -> str:
+    """`FLASH_ATTN, FlashAttention 3`, as the engine said; how it ended where it said nothing."""
+    active = backend["active"]
+    names = ", ".join(active.get("backends") or ()) or backend["status"]
+    version = active.get("flash_attention_version")
+    return f"{names}, FlashAttention {version}" if version else names
+
+
+# ---------------------------------------------------------------- what there is no figure for
+
+
+def missing(document: Mapping[str, Any]) -> list[str]:
+    """Backends that were not run or broke off, and cells without a figure, each reason once."""
+    backends = document["backends"]
+    said = [f"{name}: {one['status']}: {one['reason']}" for name, one in backends.items() if one["reason"]]
+    if others := [name for name in document["legal"] if name not in backends]:
+        said.append(f"legal and not measured yet: {', '.join(others)}")
+    said += _refused(document["refused"])
+    said += [f"left out: {where}: {reason}" for reason, where in _by_reason(document["left_out"], spot)]
+    found: dict[str, list[str]] = {}
+    for name, backend in backends.items():
+        for reason, where in _by_reason([row for row in backend["rows"] if not is_measured(row)], spot):
+            found.setdefault(f"no figure of {where}: {reason}", []).append(name)
+    return said + [f"{', '.join(names)}: {told}" for told, names in found.items()]
+
+
+def _refused(refused: Sequence[Mapping[str, str]]) -> list[str]:
+    """Those that vLLM does not even consider, and a long rest, are left to the JSON."""
+    considered = [one for one in refused if not one["reason"].startswith(_NOT_CONSIDERED)]
+    return [f"{names} refused: {reason}" for reason, names in _by_reason(considered, lambda one: one["backend"])]
+
+
+def _by_reason(found: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]) -> list[tuple[str, str]]:
+    """(reason, names of what has it)."""
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        reasons.setdefault(one["reason"], []).append(name(one))
+    return [(reason, _shortened(names)) for reason, names in reasons.items()]
+
+
+def _shortened(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,107 @@
+"""Which backend wins a cell, and when nobody does. Pure.
+
+A backend is ahead of another where its step is shorter by more than the noise, and where the quartiles of their steps do not
+meet. The noise of a cell is what vLLM's own choice differed by when the cell was measured a second time in the same process; cells
+lend each other theirs, because one pair tells little: the upper quartile over the phase counts where it is more. It is never
+taken to be less than LEAST. What two starts of one backend differ by is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median, quantiles
+from typing import Any
+
+from advisor.attention.grid import PHASES
+from advisor.attention.rows import Key, by_key, is_measured
+
+LEAST = 0.02
+WINS, TIE, AHEAD, ALONE, UNSTEADY = "wins", "tie", "ahead-together", "alone", "unsteady"
+
+
+def comparison(backends: Mapping[str, Mapping[str, Any]], default: str | None) -> dict[str, Any]:
+    """{"noise": {phase: ...}, "cells": [...]}: one entry for each cell that was measured with any backend.
+
+    `outcome`: `wins` (`best` is ahead of all others), `tie` (none is ahead of vLLM's own choice), `ahead-together` (several are,
+    and not of each other), `alone` (one steady figure), `unsteady` (none).
+    """
+    rows = {name: by_key([row for row in one["rows"] if is_measured(row)]) for name, one in backends.items()}
+    own = _steady(rows.get(default or "", {}))
+    noises = noise(own)
+    keys = {key for found in rows.values() for key in found}
+    steady = {name: _steady(found) for name, found in rows.items()}
+    cells = [
+        cell_outcome(key, {name: found[key] for name, found in steady.items() if key in found}, default, noises)
+        for key in sorted(keys, key=lambda key: (PHASES.index(key[0]), key[2], key[1]))
+    ]
+    return {"noise": noises, "cells": cells}
+
+
+def _steady(rows: Mapping[Key, Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
+    return {key: row for key, row in rows.items() if row["steady"]}
+
+
+def noise(own: Mapping[Key, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """phase -> what the second measurement of vLLM's own choice differed by: `cells` measured twice, `typical`, `high`, `most`."""
+    found: dict[str, list[float]] = {}
+    for key, row in own.items():
+        differences = found.setdefault(key[0], [])
+        if (difference := _difference(row)) is not None:
+            differences.append(difference)
+    return {phase: _summary(differences) for phase, differences in found.items()}
+
+
+def _difference(row: Mapping[str, Any] | None) -> float | None:
+    if not row or not row.get("again_ms") or not row.get("again_steady"):
+        return None
+    return abs(row["again_ms"] / row["step_ms"] - 1)
+
+
+def _summary(differences: Sequence[float]) -> dict[str, Any]:
+    if not differences:
+        return {"cells": 0, "typical": None, "high": None, "most": None}
+    high = quantiles(differences, n=4, method="inclusive")[2] if len(differences) > 1 else differences[0]
+    rounded = {"typical": median(differences), "high": high, "most": max(differences)}
+    return {"cells": len(differences), **{name: round(value, 4) for name, value in rounded.items()}}
+
+
+def cell_outcome(
+    key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None, noises: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """`rows`: backend -> its steady row of this cell. `tied`: those that the best one is not ahead of, itself included.
+
+    `over_default` and `over_next`: by what share the default's and the next one's step is longer than the best one's.
+    """
+    phase, batch, context = key
+    found: dict[str, Any] = {"phase": phase, "batch": batch, "context": context}
+    order = sorted(rows, key=lambda name: rows[name]["step_ms"])
+    if not order:
+        return {**found, "outcome": UNSTEADY, "best": None, "tied": []}
+    best, own = order[0], rows.get(default or "")
+    margin = margin_of(own, noises.get(phase, {}))
+    tied = [name for name in order if name == best or not is_ahead(rows[best], rows[name], margin)]
+    return {
+        **found, "outcome": _outcome(order, tied, default), "best": best, "tied": tied, "margin": round(margin, 4),
+        "over_default": _longer(own, rows[best]),
+        "over_next": _longer(rows[order[1]], rows[best]) if len(order) > 1 else None,
+    }  # fmt: skip
+
+
+def margin_of(own: Mapping[str, Any] | None, noises: Mapping[str, Any]) -> float:
+    return max(LEAST, _difference(own) or 0.0, noises.get("high") or 0.0)
+
+
+def is_ahead(one: Mapping[str, Any], other: Mapping[str, Any], margin: float) -> bool:
+    return other["step_ms"] / one["step_ms"] - 1 > margin and one["step_high_ms"] < other["step_low_ms"]
+
+
+def _outcome(order: Sequence[str], tied: Sequence[str], default: str | None) -> str:
+    if len(order) == 1:
+        return ALONE
+    if len(tied) == 1:
+        return WINS
+    return TIE if default in tied or default not in order else AHEAD
+
+
+def _longer(other: Mapping[str, Any] | None, one: Mapping[str, Any]) -> float | None:
+    return round(other["step_ms"] / one["step_ms"] - 1, 4) if other else None

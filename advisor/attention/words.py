@@ -1,0 +1,184 @@
+"""What the figures say, in sentences. Pure: the document's own parts in, lines out.
+
+Every sentence states the figures that it follows from, and one that nothing was measured for is not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from advisor.attention.grid import PHASES, PREFILL
+from advisor.attention.regions import joined, region
+from advisor.attention.rows import by_key, is_measured
+from advisor.attention.winners import AHEAD, LEAST, TIE, WINS
+
+COMPARED = (WINS, TIE, AHEAD)
+
+
+def names_of(phase: str) -> tuple[str, str]:
+    """What the two numbers of a cell are called."""
+    return ("batch", "length") if phase == PREFILL else ("batch", "context")
+
+
+def sentences(document: Mapping[str, Any]) -> list[str]:
+    """The order is that of the questions in docs/attention.md."""
+    backends, cells, default = document["backends"], document["cells"], document["default"]
+    return [
+        *alone(document),
+        *unsteady(backends),
+        *noises(document["noise"], default),
+        *(line for phase in PHASES for line in winners(phase, [c for c in cells if c["phase"] == phase], default)),
+        *keep(cells, default),
+        *(line for name in backends if name != default for line in beside_default(name, backends, default)),
+        *same_prefill(backends),
+    ]
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def alone(document: Mapping[str, Any]) -> list[str]:
+    """That there is nothing to compare, and why."""
+    if error := document.get("backends_error"):
+        return [f"this vLLM could not be asked which backends it takes ({error}): only its own choice is measured"]
+    if len(document["legal"]) == 1:
+        return [f"only {document['legal'][0]} is legal here, so there is nothing to compare: its figures stand alone"]
+    return []
+
+
+def unsteady(backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Cells whose steps differ among themselves by more than backends may; backends with the same ones together."""
+    found: dict[str, list[str]] = {}
+    for name, backend in backends.items():
+        rows = [row for row in backend["rows"] if is_measured(row) and not row["steady"]]
+        if rows:
+            found.setdefault(", ".join(map(spot, rows)), []).append(name)
+    return [
+        f"{joined(names)}: steps were not steady in {told}: nothing below is said of these"
+        for told, names in found.items()
+    ]
+
+
+def noises(noise: Mapping[str, Mapping[str, Any]], default: str | None) -> list[str]:
+    """What a difference has to exceed."""
+    said = []
+    for phase, found in noise.items():
+        if not found["cells"]:
+            said.append(
+                f"noise of {phase}: {default} was not measured a second time, differences over {LEAST:.0%} count"
+            )
+            continue
+        counts = max(LEAST, found["high"])
+        said.append(
+            f"noise of {phase}: measured a second time, {default} differed by {found['typical']:.1%} (median of "
+            f"{found['cells']} cells), {found['most']:.1%} at most; differences over {counts:.1%} count, or the cell's own"
+        )
+    return said
+
+
+def winners(phase: str, cells: Sequence[Mapping[str, Any]], default: str | None) -> list[str]:
+    """Who wins where, and that the rest is a tie."""
+    compared = [cell for cell in cells if cell["outcome"] in COMPARED]
+    every, names, said = [place(cell) for cell in compared], names_of(phase), []
+    for won in grouped(compared):
+        where, first = region([place(cell) for cell in won], every, names), won[0]
+        won_in = f"{phase} {where}" if where else f"{phase} everywhere"
+        if first["outcome"] == AHEAD:
+            said.append(
+                f"{joined(first['tied'])} are ahead of {default} in {won_in}, equal among themselves: {later(won, default)}"
+            )
+        elif first["best"] == default:
+            said.append(
+                f"{default}, vLLM's own choice, wins {won_in}: the next one takes {span(won, 'over_next')} longer"
+            )
+        else:
+            said.append(f"{first['best']} wins {won_in}: {later(won, default)}")
+    ties = sum(cell["outcome"] == TIE for cell in compared)
+    if ties:
+        rest = f"everywhere else a tie ({ties} of {len(compared)} cells)" if said else f"a tie in all {ties} cells"
+        said.append(f"{phase}: {rest}")
+    return said
+
+
+def keep(cells: Sequence[Mapping[str, Any]], default: str | None) -> list[str]:
+    """That nothing is gained by another backend, where that was looked at."""
+    compared = [cell for cell in cells if cell["outcome"] in COMPARED and cell["over_default"] is not None]
+    if not compared or any(cell["outcome"] == AHEAD or _other_wins(cell, default) for cell in compared):
+        return []
+    return [f"no backend is ahead of {default}, vLLM's own choice, in any of {len(compared)} cells: keep it"]
+
+
+def beside_default(name: str, backends: Mapping[str, Mapping[str, Any]], default: str | None) -> list[str]:
+    """How long a backend's steps take beside those of vLLM's own choice."""
+    told = []
+    for phase in PHASES:
+        ratios = [ratio for (kind, *_), ratio in ratios_to(name, backends, default).items() if kind == phase]
+        if ratios:
+            low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+            told.append(f"{low if low == high else f'{low} to {high}'} times in {phase}")
+    return [f"{name} takes, beside {default}: {', '.join(told)}"] if told else []
+
+
+def same_prefill(backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Models with MLA have a backend of its own for prompts, which none of these settings changes."""
+    found = {name: backend["active"].get("mla_prefill_backend") for name, backend in backends.items()}
+    told = {prefill for prefill in found.values() if prefill}
+    if len(told) != 1 or len([name for name in found if found[name]]) < 2:
+        return []
+    return [
+        f"prompts run MLA's prefill backend {told.pop()} with all of them: differences in prefill are not the backends'"
+    ]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def grouped(cells: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Cells that somebody wins, by who does; most cells first."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        if cell["outcome"] in (WINS, AHEAD):
+            found.setdefault(tuple(sorted(cell["tied"])), []).append(cell)
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def spot(cell: Mapping[str, Any]) -> str:
+    """`decode 16 x 512`."""
+    return f"{cell['phase']} {cell['batch']} x {cell['context']}"
+
+
+def place(cell: Mapping[str, Any]) -> tuple[int, int]:
+    return cell["batch"], cell["context"]
+
+
+def ratios_to(
+    name: str, backends: Mapping[str, Mapping[str, Any]], default: str | None
+) -> dict[tuple[str, int, int], float]:
+    """Cell -> the backend's step over that of vLLM's own choice, where both are steady."""
+    mine, own = (steady_rows(backends.get(one or "")) for one in (name, default))
+    return {key: row["step_ms"] / own[key]["step_ms"] for key, row in mine.items() if key in own}
+
+
+def steady_rows(backend: Mapping[str, Any] | None) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+    rows = backend["rows"] if backend else ()
+    return by_key([row for row in rows if is_measured(row) and row["steady"]])
+
+
+def later(cells: Iterable[Mapping[str, Any]], default: str | None) -> str:
+    """How far the default is behind; where it was not measured, how far the next one is."""
+    cells = list(cells)
+    if all(cell["over_default"] is not None for cell in cells):
+        return f"{default} takes {span(cells, 'over_default')} longer"
+    return f"the next one takes {span(cells, 'over_next')} longer"
+
+
+def span(cells: Iterable[Mapping[str, Any]], name: str) -> str:
+    """`7%`, `7% to 12%`."""
+    values = [cell[name] for cell in cells if cell[name] is not None]
+    low, high = f"{min(values):.0%}", f"{max(values):.0%}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _other_wins(cell: Mapping[str, Any], default: str | None) -> bool:
+    return cell["outcome"] == WINS and cell["best"] != default
