@@ -439,10 +439,10 @@ def attention(
             parse_duration_s(budget, "--budget"), engine_python, output, f"advisor {shlex.join(sys.argv[1:])}",
         )  # fmt: skip
         document, path = measured(wish, lambda line: print(line, file=sys.stderr, flush=True))
-    if plot:
+    _say(text(document) if as_json else f"{told(document)}\n\n{path}")
+    if plot:  # after all figures are told, which it cannot spoil then
         write_heat_map(document, plot)
-    files = "\n".join(map(str, filter(None, (path, plot))))
-    _say(text(document) if as_json else f"{told(document)}\n\n{files}")
+        _say("" if as_json else str(plot), end="" if as_json else "\n")
 
 
 @app.command(name="merge-grids")
