@@ -9,7 +9,7 @@ _ADVICE = {
     Invalid.WRONG_LENGTH: "compare --max-model-len and the model's tokenizer with the workload's lengths",
     Invalid.NOT_A_NUMBER: "the raw result in the launch's folder shows which figure; the same command measures it again",
     Invalid.IMPOSSIBLE_TIMES: "did this machine's clock or processor stand still? the same command measures it again",
-    Invalid.LOAD_NOT_REACHED: "give fewer requests in flight (--concurrency), or more client processes (--client-processes)",
+    Invalid.LOAD_NOT_REACHED: "give a lower --concurrency or --rate, or more client processes (--client-processes)",
     Invalid.TOO_SHORT: "give more requests: --num-prompts",
     Invalid.CLIENT_BOUND: "give the client more: --client-processes, or a machine with free cores; or lower the load",
     Invalid.CLIENT_DIED: "bench.log in the study's folder has the client's last words",

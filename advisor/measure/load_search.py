@@ -41,17 +41,23 @@ def find_load(
 
     Each load is measured with all seeds, moved on for each load so that no prompt comes twice. A load above one that met the
     SLO which cannot be measured (the client sets the pace, say) is a limit like one that breaks it, and the note says so:
-    a candidate that bears more is then not found, but none wins by it. Elsewhere an invalid sample ends the search.
+    a candidate that bears more is then not found, but none wins by it. So is a rate at which requests could not be sent, wherever
+    it comes. Elsewhere an invalid sample ends the search.
     """
     points: list[LoadPoint] = []
     taken: list[list[Sample]] = []
     while (now := next_load(points, workload, objective.find_load or "")) is not None:
         samples = _samples(measure, now, [seed + _SEEDS_APART * len(points) for seed in seeds], seeds)
-        if samples[-1].problems and not any(point.met for point in points):
+        if samples[-1].problems and not any(point.met for point in points) and not _sent_late(samples[-1], now):
             return Found(tuple(points), tuple(samples[-1:]), f"at {_words(now)} the measurement was not valid")
         points.append(judged(load_of(now), samples, objective.slo))
         taken.append(samples)
     return Found(tuple(points), tuple(taken[_chosen(points)]), told(points, objective.find_load or ""))
+
+
+def _sent_late(sample: Sample, workload: Workload) -> bool:
+    """A server that is flooded can leave its client too little of a shared processor to send: a lower rate may do."""
+    return workload.rate is not None and sample.classes[:1] == (Invalid.LOAD_NOT_REACHED,)
 
 
 def _samples(

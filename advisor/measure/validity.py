@@ -20,7 +20,7 @@ CLIENT_TOLERANCE = 0.01  # between our figures and vLLM's own
 SERVER_TOLERANCE = 0.02  # between client and server counters
 CACHE_TOLERANCE = 0.02  # prompt tokens that unique prompts may find in the prefix cache
 LENGTH_TOLERANCE = 0.10  # between asked and sent prompt lengths: re-encoding random tokens changes them a little
-LEAST_LOAD = 0.5  # of the concurrency, on average over the sample
+LEAST_LOAD = 0.5  # of the concurrency, on average over the sample; of the rate at which requests were sent
 LEAST_TPOT_MS = 0.01  # below: tokens came in one piece; the fastest real decode step takes some 0.3 ms
 
 
@@ -53,7 +53,9 @@ def judge(
         *failed,
         *_lengths(requests, sample, workload),
         *_numbers(sample, workload),
+        *_times(requests),
         *_durations(requests, sample, workload),
+        *_of(Invalid.LOAD_NOT_REACHED, _arrivals(raw, workload)),
         *_client_disagreements(raw, sample),
         *_of(Invalid.CLIENT_BOUND, client_problem(sample, most_processes)),
         *(_told_by_server(sample, workload, counted) if counted is not None else ()),
@@ -157,6 +159,26 @@ def _durations(requests: Requests, sample: Sample, workload: Workload) -> list[P
             text = f"only {flying:.1f} of {workload.concurrency} requests were in flight on average"
             found.append(Problem(Invalid.LOAD_NOT_REACHED, text))
     return found
+
+
+def _times(requests: Requests) -> list[Problem]:
+    """An average hides a single request that was answered before it was sent, or at once."""
+    none, turned = sum(not ttft > 0 for ttft in requests.ttft_s), sum(gap < 0 for gap in requests.gaps_s)
+    found = [f"{none} of {requests.completed} requests have a time to the first token of zero or less"] if none else []
+    found += [f"{turned} gaps between tokens are below zero"] if turned else []
+    return [Problem(Invalid.IMPOSSIBLE_TIMES, text) for text in found]
+
+
+def _arrivals(raw: Mapping[str, Any], workload: Workload) -> str | None:
+    """A client without time for it sends late, and the latencies are those of a lower rate. vLLM stretches or shortens the random
+    arrivals so that the last one is due after prompts over rate, hence a span of twice that is no matter of chance."""
+    starts = raw.get("start_times")
+    if workload.rate is None or not isinstance(starts, list) or len(starts) != workload.num_prompts:
+        return None
+    took_s, due_s = max(starts) - min(starts), workload.num_prompts / workload.rate
+    if not took_s > due_s / LEAST_LOAD:
+        return None
+    return f"the requests were sent in {took_s:.1f} s instead of {due_s:.1f} s, at less than half of {workload.rate:g} a second"
 
 
 def _client_disagreements(raw: Mapping[str, Any], sample: Sample) -> list[Problem]:

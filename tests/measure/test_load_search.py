@@ -142,6 +142,19 @@ def test_an_invalid_sample_below_a_load_that_broke_the_slo_is_none_either():
     assert found.samples[0].problems and [(point.load, point.met) for point in found.loads] == [(2.0, False)]
 
 
+def test_a_rate_at_which_the_client_could_not_send_is_a_limit_wherever_it_comes():
+    """A flooded server on the client's own processor: half of the rate may do."""
+
+    def measure(workload, seed):
+        late = (("sent late",), (Invalid.LOAD_NOT_REACHED,)) if workload.rate > 1.2 else ((), ())
+        taken = dataclasses.replace(sample(seed, 10.0), slo_within={SLO[0].label: 1.0}, requests_s=workload.rate)
+        return dataclasses.replace(taken, problems=late[0], classes=late[1])
+
+    found = find_load(measure, RATED, Objective("max_rate", slo=SLO, find_load="rate"), (0,))
+    assert found.loads[0].load == 2.0 and not found.loads[0].met and "not measured: sent late" in found.loads[0].reason
+    assert not found.samples[0].problems and 1.1 < found.samples[0].load <= 1.2
+
+
 def test_a_load_that_cannot_be_measured_is_a_limit_and_said():
     found = find_load(Server(1000, bad_from=101), CHAT, GOAL, (0, 1))
     assert {item.load for item in found.samples} <= {97.0, 98.0, 99.0, 100.0} and not found.samples[0].problems

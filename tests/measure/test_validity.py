@@ -131,6 +131,29 @@ def test_a_load_that_was_not_reached_is_told():
     assert found(raw, dataclasses.replace(WORKLOAD, concurrency=None, rate=1.0)) == ()
 
 
+@pytest.mark.parametrize(("every_s", "told"), [(0.5, False), (0.9, False), (2.0, True)])
+def test_a_rate_that_was_not_sent_is_another_load(every_s: float, told: bool):
+    """The client had no time: latencies at 0.5 a second are not those at 2 a second."""
+    rated = dataclasses.replace(WORKLOAD, concurrency=None, rate=2.0)
+    raw = made() | {"start_times": [100 + every_s * index for index in range(8)], "duration": 7 * every_s + 1}
+    del raw["output_throughput"], raw["request_throughput"]
+    problems = judge(raw, summarise(raw, seed=0), rated, None)
+    assert [problem.kind for problem in problems] == [Invalid.LOAD_NOT_REACHED] * told
+    if told:
+        assert problems[0].text == "the requests were sent in 14.0 s instead of 4.0 s, at less than half of 2 a second"
+
+
+@pytest.mark.parametrize(("where", "value", "words"), [
+    ("ttfts", 0.0, "1 of 8 requests have a time to the first token of zero or less"),
+    ("ttfts", -0.1, "1 of 8 requests have a time to the first token of zero or less"),
+    ("itls", -0.1, "1 gaps between tokens are below zero"),
+])  # fmt: skip
+def test_one_time_that_cannot_be_is_not_hidden_by_the_others(where: str, value: float, words: str):
+    raw = made()
+    raw[where][3] = [value, *raw[where][3][1:]] if where == "itls" else value
+    assert words in found(raw)
+
+
 def test_figures_that_vllm_sees_otherwise_are_refused():
     told = found(made() | {"output_throughput": 30.0})
     assert only(told) == "output_throughput is 22 from the raw lists and 30 by vLLM"
