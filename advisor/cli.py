@@ -330,15 +330,16 @@ def anatomy(
     import shlex
 
     from advisor.anatomy import modes as planning
-    from advisor.anatomy.document import read, text
+    from advisor.anatomy.document import read
     from advisor.anatomy.plot import plot_anatomy
-    from advisor.anatomy.run import Wish, check_source
+    from advisor.anatomy.run import Wish
     from advisor.anatomy.run import anatomy as measured
     from advisor.anatomy.table import told
     from advisor.engine.options import split_serve_args
     from advisor.inspection.gpu_names import slug_of
     from advisor.report.plot_files import check_plot
     from advisor.request import parse_env
+    from advisor.stepping.files import check_source, text
 
     def note(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 from advisor.anatomy.missing import told_missing, why_missing
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.words import PAYS, by_batch, change, host_shares, ms, piecewise_shares
+from advisor.anatomy.words import PAYS, by_batch, change, host_shares, piecewise_shares
+from advisor.stepping.figures import ms
 
 Steps = Mapping[str, Mapping[int, Mapping[str, Any]]]
 

@@ -11,11 +11,10 @@ from advisor.anatomy.document import FAILED, MEASURED, PARTLY
 from advisor.anatomy.floor import floor_ms
 from advisor.anatomy.modes import Mode
 from advisor.anatomy.rows import decode_row, prefill_row
-from advisor.engine.logs import parse_active
-from advisor.engine.startup import parse_startup
-from advisor.target_process import TargetDied, TargetProcess, TargetTimeout, scrubbed_environment
+from advisor.stepping.started import START_S, what_started
+from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
-_START_S, _ANSWER_S = 1800.0, 900.0  # kernels may be built in a first start, and in the first step of a batch size
+_ANSWER_S = 900.0  # kernels may be built in the first step of a batch size
 _WARMUP, _SERIAL, _TRACED, _PREFILLS, _TRACED_PREFILLS = 10, 30, 10, 7, 3
 _REASON = 400  # characters
 
@@ -38,11 +37,6 @@ class Measuring:
     def around(steps: int) -> int:
         """Tokens that a request decodes besides the timed ones: before them and, drained, after them."""
         return 2 * _WARMUP + _SERIAL + steps % 2
-
-
-def engine_environment(inherited: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """For an engine whose core is in the process that looks at it."""
-    return scrubbed_environment(inherited, {**added, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
 
 
 def measure(mode: Mode, argv: Sequence[str], measuring: Measuring, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -75,7 +69,7 @@ def _asked(
     log: Path,
 ) -> Iterator[None]:
     """Timings before traces: the profiler, once it has been there, slows what comes after it."""
-    started = engine.request({"do": "start", "argv": [measuring.model, *argv]}, _START_S)
+    started = engine.request({"do": "start", "argv": [measuring.model, *argv]}, START_S)
     if not started["ok"]:
         state["reason"] = measuring.clean(f"{started['error_type']}: {started['error']}")[:_REASON]
         return
@@ -150,29 +144,11 @@ class _Results:
         )
 
 
-_RESOLVED = (
-    "compilation_mode", "cudagraph_mode", "capture_sizes", "pipelined", "max_num_seqs", "max_num_batched_tokens",
-    "max_model_len", "dtype", "kv_cache_dtype", "prefix_caching", "kv_tokens", "threads",
-)  # fmt: skip
-
-
 def loaded(started: Mapping[str, Any], log_text: str) -> dict[str, Any]:
-    """What the engine says that it runs and holds, and what its start went into: its own words first, then its log's."""
-    active = parse_active(log_text)
-    start = parse_startup(log_text, started["start_s"] - started["imports_s"], active, forked=True)
+    """What runs, what its start went into, and what the engine holds."""
     weights = started["weights"]
     return {
-        "resolved": {
-            **{name: started.get(name) for name in _RESOLVED},
-            "attention_backends": list(active.attention_backends),
-            "flash_attention_version": active.flash_attention_version,
-            "model_runner": active.model_runner,
-        },
-        "start": {
-            "start_s": started["start_s"], "imports_s": started["imports_s"], "load_s": start.load_s,
-            "compile_s": start.compile_s, "capture_s": start.capture_s, "kernels_s": start.kernels_s, "rest_s": start.rest_s,
-            "engine_init_s": active.engine_init_s, "cache": start.cache, "graph_memory_gib": active.graph_memory_gib,
-        },
+        **what_started(started, log_text),
         "loaded": {
             "parameters": weights["parameters"], "weight_bits": weights["weight_bits"],
             "weights": {name: value for name, value in weights.items() if name not in ("parameters", "weight_bits")},

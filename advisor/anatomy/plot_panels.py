@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.anatomy.plot_parts import PARTS, Bar, Picture, Point, Shown
 from advisor.anatomy.plot_scales import bar_widths, gap, limits, log_limits, position, readable, ticks
-from advisor.anatomy.square import bare_ms
+from advisor.stepping.figures import bare_ms
 
 # Colours after Okabe and Ito, marks, lines.
 MODES = {

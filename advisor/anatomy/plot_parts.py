@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.rows import STEADY
-from advisor.anatomy.words import best_mode, by_batch, ends, ms, no_graphs, parts
+from advisor.anatomy.words import best_mode, by_batch, ends, no_graphs, parts
+from advisor.stepping.figures import STEADY, ms
 
 Modes = Mapping[str, Mapping[str, Any]]
 # Parts of a step, from the bottom of a bar to its top, and what the legend calls them.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.stepping.figures import step_figures
+
 # Times are milliseconds a step. A figure that could not be had is None, and `reason` says why.
 DECODE = (
     "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "steady", "gpu_ms", "host_ms", "host_low_ms",
@@ -12,7 +14,6 @@ DECODE = (
     "launches", "graph_launches", "kernels", "floor_ms", "traced_ms", "launch_us", "graph_launch_us", "operators",
     "outer_operators", "operators_ms", "top_kernels", "reason",
 )  # fmt: skip
-STEADY = 0.2  # the middle half of the steps lies within so much of the median; more is another program on this machine
 _TRACED = (
     "gpu_ms", "launches", "graph_launches", "kernels", "traced_ms", "launch_us", "graph_launch_us", "operators",
     "outer_operators", "operators_ms", "top_kernels",
@@ -33,10 +34,7 @@ def decode_row(
     step = timed["step_ms"]
     row |= {
         "context_tokens": timed["context_tokens"],
-        "step_ms": step["median"],
-        "step_low_ms": step["low"],
-        "step_high_ms": step["high"],
-        "steady": is_steady(step),
+        **step_figures(step),
         "serial_ms": _median(timed.get("serial_ms")),
         "host_work_ms": _median(timed.get("host_work_ms")),
         "floor_ms": None if floor_ms is None else round(floor_ms, 4),
@@ -52,17 +50,9 @@ def prefill_row(tokens: int, timed: Mapping[str, Any], traced: Mapping[str, Any]
     step = timed["step_ms"]
     row |= {
         "chunks": timed["chunks"],
-        "step_ms": step["median"],
-        "step_low_ms": step["low"],
-        "step_high_ms": step["high"],
-        "steady": is_steady(step),
+        **step_figures(step),
     }
     return {**row, **_traced(traced, step)}
-
-
-def is_steady(step: Mapping[str, float]) -> bool:
-    """`step`: median and quartiles."""
-    return step["high"] - step["low"] <= STEADY * step["median"]
 
 
 def _median(quartiles: Mapping[str, float] | None) -> float | None:

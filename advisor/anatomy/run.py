@@ -11,16 +11,15 @@ from typing import Any
 
 from advisor.anatomy import document as documents
 from advisor.anatomy import modes as planning
-from advisor.anatomy.measure import Measuring, engine_environment, measure
-from advisor.engine.options import parse_options
-from advisor.engine.render import check_version, serve_arguments
+from advisor.anatomy.measure import Measuring, measure
+from advisor.engine.render import serve_arguments
 from advisor.errors import AdvisorError, InputError
-from advisor.inspection.inspect_all import inspect_all
 from advisor.inspection.resolution import Resolution
-from advisor.journal import now
 from advisor.records import Candidate, Facts
-from advisor.serving_profile.scrub import Scrubber, model_name, scrubber
+from advisor.serving_profile.scrub import Scrubber, model_name
 from advisor.serving_profile.store import file_name
+from advisor.stepping.conditions import cleaner, head, inspected
+from advisor.stepping.started import engine_environment
 
 FOLDER = Path("runs")
 
@@ -42,20 +41,6 @@ class Wish:
     command: str = ""
 
 
-def check_source(model: str | None, from_file: Path | None, others: Mapping[str, object]) -> None:
-    """Raises InputError unless exactly one of --model and --from is there, and with --from none of the `others`."""
-    if from_file is None and not model:
-        raise InputError(
-            "neither --model nor --from is there", "--model MODEL measures; --from FILE.json reads what was measured"
-        )
-    given = [name for name, value in {"model": model, **others}.items() if value]
-    if from_file is not None and given:
-        raise InputError(
-            f"--from reads what was measured, and --{given[0].replace('_', '-')} is about measuring",
-            "leave one of them out",
-        )
-
-
 def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Path]:
     """The document and its file, which grows with every answer of an engine.
 
@@ -66,7 +51,7 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
     with Resolution(wish.engine_python, wish.model, wish.env) as resolution:  # imports vLLM while the inspection does
         facts = _inspected(wish)
         planned = _plan(wish, facts, resolution)
-    clean = scrubber((facts.model.model, model_name(facts.model)), [wish.env], [wish.serve_args])
+    clean = cleaner(facts, wish.serve_args, wish.env)
     first = next((item.resolved for item in planned if not item.reason), None)
     if first is None:
         raise InputError(planned[0].reason or "no mode was asked for", "the arguments come from --serve-args")
@@ -122,19 +107,9 @@ def _one(
 
 
 def _inspected(wish: Wish) -> Facts:
-    facts = inspect_all(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env)
-    check_version(facts.engine.vllm_version)
+    facts = inspected(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env)
     planning.check_not_fixed(wish.serve_args, wish.env, facts.engine.vllm_version)
-    if not facts.model.has_weights and not random_weights(wish.serve_args):
-        raise InputError(
-            f"model folder {facts.model.model} holds no weights",
-            'serve random ones: --serve-args "--load-format dummy"',
-        )
     return facts
-
-
-def random_weights(serve_args: Sequence[str]) -> bool:
-    return parse_options(serve_args).values.get("--load-format") == "dummy"
 
 
 def _plan(wish: Wish, facts: Facts, resolution: Resolution) -> list[planning.Planned]:
@@ -154,25 +129,8 @@ def _checked_sizes(wish: Wish, resolved: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _head(wish: Wish, facts: Facts, clean: Scrubber) -> dict[str, Any]:
-    gpu, engine, model = facts.gpu, facts.engine, facts.model
-    return {
-        "date": now(),
-        "command": clean.text(wish.command),
-        "gpu": {"name": gpu.name, "slug": gpu.slug, "memory_gib": gpu.memory_gib, "driver": gpu.driver},
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "versions": {
-            "vllm": engine.vllm_version, "torch": engine.torch_version, "cuda": engine.cuda_version,
-            "flashinfer": engine.flashinfer_version, "python": engine.python_version, "platform": engine.platform,
-        },
-        "model": {
-            "name": model_name(model), "architecture": model.architecture, "config": model.config_hash,
-            "quantization": model.quantization, "random_weights": random_weights(wish.serve_args),
-        },
-        "serve_args": clean.words(wish.serve_args),
-        "env": clean.env(wish.env),
-        "context": wish.context,
-        "steps": wish.steps,
-    }  # fmt: skip
+    found = head(facts, wish.serve_args, wish.env, wish.command, clean)
+    return {**found, "context": wish.context, "steps": wish.steps}
 
 
 def _check_any(planned: Sequence[planning.Planned], document: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.anatomy.missing import why_missing
-from advisor.anatomy.words import ms
+from advisor.stepping.figures import bare_ms
 
 HEADER = ("batch", "floor, ms", "", "no graphs", "full graphs")
 ROWS = (("not compiled", "none", "full"), ("compiled", "compile", "both"))
@@ -50,8 +50,3 @@ def floor_of(modes: Mapping[str, Mapping[str, Any]], batch: int) -> str:
     """Milliseconds: of the first mode that has it; the modes read the same."""
     floors = (row.get("floor_ms") for mode in modes.values() for row in mode.get("decode", ()) if row["batch"] == batch)
     return next((bare_ms(floor) for floor in floors if floor is not None), "")
-
-
-def bare_ms(value: float | None) -> str:
-    """`1.66`; nothing for nothing."""
-    return "" if value is None else ms(value).removesuffix(" ms")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from advisor.anatomy.modes import what_runs
-from advisor.anatomy.square import HEADER, bare_ms, square
-
-WIDTH = 132
+from advisor.anatomy.square import HEADER, square
+from advisor.stepping.figures import bare_ms
+from advisor.stepping.tables import WIDTH, drawn, table
 
 
 def told(document: Mapping[str, Any], width: int = WIDTH) -> str:
     """Everything, in the order in which it answers: steps of all modes, what they are made of, prefill, starts, words."""
     modes = document["modes"]
     tables = [_steps(modes), _square(modes), _parts(modes), _prefill(modes), _starts(modes)]
-    texts = [_head(document), *(_drawn(table, width) for table in tables if table.row_count)]
+    texts = [_head(document), *(drawn(one, width) for one in tables if one.row_count)]
     texts += ["\n".join([*document["words"], *_missing(modes)]), _claims(document["claims"])]
     return "\n\n".join(filter(None, texts))
 
@@ -37,41 +34,24 @@ def _head(document: Mapping[str, Any]) -> str:
     return f"{model['name']}{weights}, {document['gpu']['name']}, vLLM {versions['vllm']}, context {document['context']}{copied}"
 
 
-def _drawn(table: Table, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(table)
-    drawn = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in drawn.splitlines() if line.strip())
-
-
-def _table(title: str, left: Sequence[str], right: Sequence[str], wrapped: Sequence[str] = ()) -> Table:
-    """Columns in this order: left ones, ones that take two lines where the width is short, right ones."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in (*left, *wrapped):
-        table.add_column(name, no_wrap=name in left)
-    for name in right:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _steps(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Batch sizes down, modes across, and the floor."""
     shown = {name: mode for name, mode in modes.items() if any(row["step_ms"] is not None for row in mode["decode"])}
-    table = _table("decode step, ms (median)", (), ("batch", *(mode["title"] for mode in shown.values()), "floor"))
+    made = table("decode step, ms (median)", (), ("batch", *(mode["title"] for mode in shown.values()), "floor"))
     rows = {name: {row["batch"]: row for row in mode["decode"]} for name, mode in shown.items()}
     for batch in sorted({batch for found in rows.values() for batch in found}):
         cells = [found.get(batch, {}) for found in rows.values()]
         floor = next((cell["floor_ms"] for cell in cells if cell.get("floor_ms") is not None), None)
-        table.add_row(str(batch), *(bare_ms(cell.get("step_ms")) for cell in cells), bare_ms(floor))
-    return table
+        made.add_row(str(batch), *(bare_ms(cell.get("step_ms")) for cell in cells), bare_ms(floor))
+    return made
 
 
 def _square(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Compilation down, graphs across."""
-    table = _table("ms a step (the floor's share of it)", (), HEADER)
+    made = table("ms a step (the floor's share of it)", (), HEADER)
     for line in square(modes):
-        table.add_row(*line)
-    return table
+        made.add_row(*line)
+    return made
 
 
 _PARTS = {
@@ -85,44 +65,42 @@ def _parts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """What each step is made of; columns that nothing was measured for are left out."""
     rows = [(mode["title"], row) for mode in modes.values() for row in mode["decode"]]
     names = [name for name in _PARTS if any(row.get(name) is not None for _, row in rows)]
-    table = _table("of each step, ms, and numbers a step", ("",), [_PARTS[name] for name in names])
+    made = table("of each step, ms, and numbers a step", ("",), [_PARTS[name] for name in names])
     for title, row in rows:
         if row["step_ms"] is None:
-            table.add_row(title, str(row["batch"]), f"not measured: {row['reason']}")
+            made.add_row(title, str(row["batch"]), f"not measured: {row['reason']}")
         else:
-            table.add_row(
+            made.add_row(
                 title, *(_quartiles(row) if name == "step_low_ms" else _cell(name, row.get(name)) for name in names)
             )
-    return table
+    return made
 
 
 def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table("prefill of one prompt, ms", ("",), ("tokens", "steps", "time", "quartiles", "GPU", "tokens/s"))
+    made = table("prefill of one prompt, ms", ("",), ("tokens", "steps", "time", "quartiles", "GPU", "tokens/s"))
     for mode in modes.values():
         for row in mode["prefill"]:
             if row["step_ms"] is None:
-                table.add_row(mode["title"], str(row["tokens"]), "", f"not measured: {row['reason']}")
+                made.add_row(mode["title"], str(row["tokens"]), "", f"not measured: {row['reason']}")
                 continue
             speed = f"{row['tokens'] / row['step_ms'] * 1000:,.0f}"
             cells = [bare_ms(row["step_ms"]), _quartiles(row), bare_ms(row.get("gpu_ms")), speed]
-            table.add_row(mode["title"], str(row["tokens"]), str(row["chunks"]), *cells)
-    return table
+            made.add_row(mode["title"], str(row["tokens"]), str(row["chunks"]), *cells)
+    return made
 
 
 def _starts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Seconds and their parts; of a mode that was not started, how it ended (why is told below the tables)."""
     names = ("start_s", "imports_s", "load_s", "engine_init_s", "compile_s", "capture_s", "kernels_s")
     parts = ("start", "imports", "load", "init", "compile", "capture", "kernels", "cache", "graphs GiB")
-    table = _table("start, s (cache: of compiled code)", ("",), parts, ("runs",))
+    made = table("start, s (cache: of compiled code)", ("",), parts, ("runs",))
     for mode in modes.values():
         start = mode.get("start") or {}
         runs = what_runs(mode["resolved"]) if start else mode["status"]
         seconds = ["" if start.get(name) is None else f"{start[name]:.1f}" for name in names]
         memory = start.get("graph_memory_gib")
-        table.add_row(
-            mode["title"], runs, *seconds, start.get("cache") or "", "" if memory is None else f"{memory:.2f}"
-        )
-    return table
+        made.add_row(mode["title"], runs, *seconds, start.get("cache") or "", "" if memory is None else f"{memory:.2f}")
+    return made
 
 
 def _missing(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:

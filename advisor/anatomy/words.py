@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
+from advisor.stepping.figures import ms
 
 PAYS = 0.05  # of a step without graphs: where the host takes less of it, graphs have nothing to give
 _GRAPHED = ("full", "piecewise", "both")
@@ -228,11 +229,6 @@ def ends(batches: Mapping[int, Any] | Sequence[int]) -> list[int]:
     """The smallest and the largest."""
     found = sorted(batches)
     return list(dict.fromkeys([found[0], found[-1]])) if found else []
-
-
-def ms(value: float) -> str:
-    """`1.66 ms`, `0.071 ms`, `18.5 ms`."""
-    return f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"
 
 
 def change(ratio: float) -> str:

@@ -12,11 +12,11 @@ from rich.table import Table
 WIDTH = 132
 
 
-def table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    """Columns for names, then columns for figures."""
+def table(title: str, left: Sequence[str], right: Sequence[str], wrapped: Sequence[str] = ()) -> Table:
+    """Columns in this order: left ones, ones that take two lines where the width is short, right ones."""
     made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in left:
-        made.add_column(name, no_wrap=True)
+    for name in (*left, *wrapped):
+        made.add_column(name, no_wrap=name in left)
     for name in right:
         made.add_column(name, justify="right")
     return made

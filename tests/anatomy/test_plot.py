@@ -381,7 +381,7 @@ def test_sentences_and_claims_of_a_file_are_those_of_this_release(saved):
             "--from reads what was measured, and --batch-sizes is about measuring",
         ),
         (["--from", "gone.json"], "gone.json is not there"),
-        (["--from", "other.json"], "other.json is there and no anatomy"),
+        (["--from", "other.json"], "other.json is there and holds no figures of `advisor anatomy`"),
         (["--from", "part.json"], "part.json is no whole anatomy: it has no model, gpu"),
         (["--from", "found.json", "--plot", "x.gif"], "--plot x.gif: the name says no format"),
         (["--model", "m", "--plot", "x"], "--plot x: the name says no format"),

@@ -15,6 +15,7 @@ from advisor.anatomy.modes import MODES, parse_modes
 from advisor.anatomy.table import told
 from advisor.errors import AdvisorError, InputError
 from advisor.records import EngineFacts, Facts, GpuFacts, ModelFacts
+from advisor.stepping import conditions
 from advisor.target_process import TargetDied
 
 RESOLVED = {"max_num_seqs": 4, "max_num_batched_tokens": 2048, "max_model_len": 4096, "tensor_parallel_size": 1}
@@ -116,7 +117,7 @@ def engines(monkeypatch, tmp_path):
     monkeypatch.setattr(Engine, "refuses", None)
     monkeypatch.setattr(measuring, "TargetProcess", Engine)
     monkeypatch.setattr(running, "Resolution", Resolution)
-    monkeypatch.setattr(running, "inspect_all", lambda *_: facts())
+    monkeypatch.setattr(conditions, "inspect_all", lambda *_: facts())
 
 
 def wish(tmp_path, **words):
@@ -194,7 +195,7 @@ def test_other_conditions_do_not_mix(tmp_path):
     with pytest.raises(InputError, match="another context: 512 there, 256 now"):
         go(tmp_path, modes=parse_modes("none"), context=256)
     (tmp_path / "found.json").write_text("{}")
-    with pytest.raises(InputError, match="no anatomy"):
+    with pytest.raises(InputError, match="no figures of `advisor anatomy`"):
         go(tmp_path)
 
 
@@ -229,7 +230,7 @@ def test_where_every_mode_fails_the_command_does(tmp_path, monkeypatch):
 
 
 def test_a_model_without_weights_needs_random_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "inspect_all", lambda *_: facts(weights=False))
+    monkeypatch.setattr(conditions, "inspect_all", lambda *_: facts(weights=False))
     with pytest.raises(InputError, match="holds no weights"):
         go(tmp_path)
     document, _ = go(tmp_path, serve_args=("--load-format", "dummy"), modes=parse_modes("none"))
