@@ -138,6 +138,14 @@ class TargetProcess:
         self._busy = False
         return answer
 
+    def speaks(self, timeout_s: float) -> bool:
+        """Whether within `timeout_s` it has begun an answer or ended, so that `receive` will not wait for long."""
+        if self._process is None or self._buffer:
+            return True
+        poll = select.poll()
+        poll.register(self._process.stdout.fileno(), select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
+
     def close(self) -> None:
         """End the script and everything that it started. May be called more than once."""
         process, self._process = self._process, None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from advisor.target_process import TargetProcess, scrubbed_environment
+
+WATCH_S = 0.1  # how long one process is watched before the next one
 
 
 class ClientPool:
@@ -55,13 +57,15 @@ class ClientPool:
             path = f"{request['result_path']}.part{index}"
             share = {"index": index, "of": size, "barrier": barrier}
             process.send({**request, "result_path": path, "share": share})
-        answers = []
-        for process in used:
-            answers.append(process.receive(max(0.1, deadline - time.monotonic())))
-            if not answers[-1]["ok"]:
+        answers: dict[int, dict[str, Any]] = {}
+        while waiting := [index for index in range(size) if index not in answers]:
+            index = _first_of(used, waiting, deadline)
+            answer = used[index].receive(max(0.1, deadline - time.monotonic()))
+            if not answer["ok"]:
                 self.stop()  # the others wait for this one, or send a part of a load
-                break
-        return answers
+                return [*answers.values(), answer]
+            answers[index] = answer
+        return [answers[index] for index in range(size)]
 
     def _start(self) -> None:
         self._starts += 1
@@ -70,6 +74,15 @@ class ClientPool:
             log = log.with_stem(f"{log.stem}-{self._starts}")  # keeps the last words of the one before
         made = self._make(self._python, "bench", client_environment(os.environ), log)
         self._processes.append(made.__enter__())
+
+
+def _first_of(processes: Sequence[Any], waiting: Sequence[int], deadline: float) -> int:
+    """The one that answers, or dies, before the others, which would wait for a dead one at the common start for minutes."""
+    while time.monotonic() < deadline:
+        for index in waiting:
+            if processes[index].speaks(WATCH_S):
+                return index
+    return waiting[0]
 
 
 def client_environment(inherited: Mapping[str, str]) -> dict[str, str]:

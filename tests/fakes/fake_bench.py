@@ -46,6 +46,10 @@ class FakeBench:
         self.thread = threading.Thread(target=lambda: self.answers.append(self._run(request)))
         self.thread.start()
 
+    def speaks(self, timeout_s: float) -> bool:
+        self.thread.join(timeout_s)
+        return not self.thread.is_alive()
+
     def receive(self, timeout_s: float) -> dict:
         self.thread.join(timeout_s)
         if not self.answers:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,11 @@ from advisor.errors import EnvironmentMismatch
 from advisor.measure import client as module
 from advisor.measure import counters
 from advisor.measure.client import WARMUP_SEEDS_FROM, BenchClient, prompt_lengths
-from advisor.measure.client_pool import client_environment
+from advisor.measure.client_pool import ClientPool, client_environment
 from advisor.measure.counters import Counters
 from advisor.measure.workload import load_workload
 from advisor.records import Invalid
-from advisor.target_process import TargetDied, TargetTimeout
+from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 from tests.measure.raw_results import WORKLOAD, fail, made
 
 URL = "http://127.0.0.1:8000"
@@ -46,6 +48,9 @@ class FakeProcess:
     def send(self, request: dict) -> None:
         assert not self.closed
         self.requests.append(request)
+
+    def speaks(self, timeout_s: float) -> bool:
+        return True
 
     def receive(self, timeout_s: float) -> dict:
         act = Stage.acts.pop(0) if Stage.acts else write_result
@@ -205,6 +210,47 @@ def test_a_process_that_is_lost_takes_the_others_with_it(client: BenchClient, tm
     client.use_processes(2)
     lost = client.sample(URL, "served", WORKLOAD, 3, tmp_path)
     assert lost.classes == (Invalid.CLIENT_DIED,) and all(process.closed for process in Stage.processes)
+
+
+DIES_SECOND = """
+import json, os, signal, sys, time
+for line in sys.stdin:
+    if json.loads(line)["share"]["index"] == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(600)  # at the common start, for one that never comes
+"""
+
+
+def test_whoever_dies_is_noticed_while_the_others_wait_for_it(tmp_path: Path):
+    script = tmp_path / "bench.py"
+    script.write_text(DIES_SECOND)
+    made_by = lambda python, _, env, log: TargetProcess(python, script, env, log)  # noqa: E731
+    pool, begun = ClientPool(sys.executable, None, made_by), time.monotonic()
+    with pytest.raises(TargetDied, match="ended by signal 9"):
+        pool.run({"result_path": str(tmp_path / "result.json")}, 2, 60.0)
+    assert time.monotonic() - begun < 30
+
+
+def test_answers_stand_in_the_order_of_their_parts_whoever_comes_first():
+    class Made:
+        def __init__(self, *_: object):
+            self.looks = 0
+
+        __enter__ = lambda self: self  # noqa: E731
+        __exit__ = lambda *_: None  # noqa: E731
+
+        def send(self, request: dict) -> None:
+            self.index = request["share"]["index"]
+
+        def speaks(self, timeout_s: float) -> bool:
+            self.looks += 1
+            return self.looks > 3 * (2 - self.index)
+
+        def receive(self, timeout_s: float) -> dict:
+            return {"ok": True, "part": self.index}
+
+    answers = ClientPool("python", None, Made).run({"result_path": "r"}, 3, 60.0)
+    assert [answer["part"] for answer in answers] == [0, 1, 2]
 
 
 def test_no_more_processes_than_requests_in_flight(client: BenchClient, tmp_path: Path):
