@@ -477,6 +477,55 @@ def export(
     _say(export_profile(read_profile(profile), to, model=model), end="")
 
 
+@app.command()
+def verify(
+    profile: Annotated[Path, typer.Argument(help="Profile file.")],
+    model: Annotated[
+        str | None, typer.Option(help="Where the model lies here, if not under the profile's own name.")
+    ] = None,
+    challenger: Annotated[
+        bool,
+        typer.Option("--challenger", help="Launch the candidate that was not chosen, too: is the verdict still true?"),
+    ] = False,
+    proof: Annotated[
+        bool, typer.Option("--proof", help="Repeat a winner's proof, too: start from empty caches, soak, second start.")
+    ] = False,
+    launches: Annotated[int, typer.Option(help="Fresh launches of each side.", min=2)] = 3,
+    budget: Annotated[str, typer.Option(help="Wall time: no round of launches begins that would not fit.")] = "30m",
+    tolerance: Annotated[
+        float, typer.Option(help="Percent by which a figure may differ from the profile's.", min=0.1, max=50)
+    ] = 5.0,
+    client_processes: options.ClientProcesses = None,
+    engine_python: options.EnginePython = sys.executable,
+    runs: options.Runs = Path("runs"),
+    output: Annotated[Path | None, typer.Option(help="File for a record of the verification: .json or .yaml.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print that record instead of lines.")] = False,
+) -> None:
+    """Launch afresh what a profile recommends and its default: exit code 0 it holds, 1 it does not, 5 the launches do not tell."""
+    import shlex
+
+    from advisor.report.terminal import Lines
+    from advisor.units import parse_duration_s
+    from advisor.verification import document
+    from advisor.verification.figure import EXIT_CODES
+    from advisor.verification.origin import Wish
+    from advisor.verification.run import objective_in
+    from advisor.verification.run import verify as verified
+
+    wish = Wish(
+        profile, model, challenger, proof, launches, parse_duration_s(budget), tolerance / 100, client_processes,
+        engine_python, runs, f"advisor {shlex.join(sys.argv[1:])}",
+    )  # fmt: skip
+    if output is not None:
+        document.check_writable(output)
+    progress = Lines(lambda text: print(text, file=sys.stderr, flush=True), objective_in(profile), wish.budget_s)
+    answer = verified(wish, progress)
+    if output is not None:
+        document.write(output, answer.document)
+    _say(document.as_json(answer.document) if as_json else "\n".join(answer.lines))
+    raise typer.Exit(EXIT_CODES[answer.judgement.held])
+
+
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def explain(
     command: Annotated[

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from advisor.measure.taints import tainted
 from advisor.records import Candidate, Decision, Interval, Objective, Trial, Verdict
 from advisor.serving_profile.schema import Profile, Side
 from advisor.units import changes
 from advisor.verdict.decide import MIN_GAIN
+from advisor.verdict.disturbed import MOST
 from advisor.verdict.fresh import BASELINE, failure, figures, fresh
 from advisor.verification.figure import Held, Was, judged, launches_needed, ratio, was
 
@@ -63,7 +65,7 @@ def judge(
     found = _verdict(profile, trials, arm, verdict)
     # A challenger is no recommendation: its figure is told, and the verdict alone judges it.
     claims = [check.held for check in checks if check.side != "challenger"] + [found.held or Held.HOLDS]
-    notes = tuple(note for name, item in sides.items() for note in _failed(trials, name, item, objective))
+    notes = tuple(note for name, item in sides.items() for note in _remarks(trials, name, item, objective))
     return Judgement(worst(claims), checks, found, notes)
 
 
@@ -96,7 +98,9 @@ def _figure(
     before = was(told, side.launches)
     found = ratio(before, now)
     held = judged(found, tolerance)
-    needed = launches_needed(before, now, tolerance) if held is Held.UNCLEAR else None
+    if held is Held.FAILS and _mostly_disturbed(trials, item):
+        held = Held.UNCLEAR  # what other programs did is nothing against the profile
+    needed = launches_needed(before, now, tolerance) if judged(found, tolerance) is Held.UNCLEAR else None
     return FigureCheck(name, metric, before, now, found, held, needed)
 
 
@@ -106,6 +110,11 @@ def _now(trials: Sequence[Trial], item: Candidate, objective: Objective) -> tupl
     except ValueError:  # a sample without the figure
         return ()
     return tuple(found[number] for number in sorted(found))
+
+
+def _mostly_disturbed(trials: Sequence[Trial], item: Candidate) -> bool:
+    good = [trial for trial in fresh(trials, item).values() if trial.ok]
+    return sum(bool(tainted(trial)) for trial in good) > MOST * len(good)
 
 
 def _verdict(
@@ -158,10 +167,13 @@ def _unjudged(trials: Sequence[Trial], arm: Candidate) -> str:
     return f"its output could not be judged: {reasons[-1] if reasons else 'the server did not answer the fixed prompts'}"
 
 
-def _failed(trials: Sequence[Trial], name: str, item: Candidate, objective: Objective) -> list[str]:
-    """Fresh launches without a figure; the default's own output where it is wrong."""
+def _remarks(trials: Sequence[Trial], name: str, item: Candidate, objective: Objective) -> list[str]:
+    """Fresh launches without a figure, or disturbed; the default's own output where it is wrong."""
     why = failure(trials, item, objective)
     found = [f"a fresh launch of the {name} failed: {why}"] if why else []
+    launches = [trial for trial in fresh(trials, item).values() if trial.ok]
+    bad = [taints for trial in launches if (taints := tainted(trial))]
+    found += [f"{len(bad)} of {len(launches)} launches of the {name} were disturbed: {bad[0][0]}"] if bad else []
     gates = [trial.gate for trial in fresh(trials, item).values() if trial.gate]
     if item.is_baseline:
         found += [gate.reason for gate in gates[-1:] if gate.passed is False]

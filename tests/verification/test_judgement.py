@@ -141,6 +141,17 @@ def test_a_launch_of_the_default_that_failed_is_told_and_the_others_count():
     assert found.figures[0].now == (100.2, 100.0) and "crashed: died" in found.notes[0]
 
 
+@pytest.mark.parametrize(("disturbed", "held"), [(3, Held.UNCLEAR), (2, Held.UNCLEAR), (1, Held.FAILS)])
+def test_a_disturbed_machine_is_nothing_against_the_profile(disturbed, held):
+    trials = launched((60.0, 60.1, 59.9))
+    for number in range(disturbed):
+        taints = tuple(dataclasses.replace(one, taints=("other programs",)) for one in trials[number].samples)
+        trials[number] = dataclasses.replace(trials[number], samples=taints)
+    assert judgement(kept(EAGER), trials).held is held
+    said = "\n".join(told(kept(EAGER), trials))
+    assert f"{disturbed} of 3 launches of the default were disturbed: other programs" in said
+
+
 def test_the_objective_of_the_profile_is_what_is_compared():
     goal = Objective("ttft_ms.p99")
     profile = build_profile(dataclasses.replace(result(EAGER, Decision.IMPROVED), objective=goal))
