@@ -1,0 +1,229 @@
+"""The shelf of profiles: `python -m benchmarks.shelf [NAME ...]` makes those that are missing, one after the other.
+
+    python -m benchmarks.shelf --list                            # what is on it, and what is there
+    python -m benchmarks.shelf --budget 24m                      # begins nothing that is not expected to fit
+    python -m benchmarks.shelf --budget 24m --stop 9m30s         # what runs then gets Ctrl-C; the same command goes on
+    python -m benchmarks.shelf --verify [PROFILE ...]            # `advisor verify` for profiles older than a day
+    python -m benchmarks.shelf --table [--check]                 # the table of profiles/README.md
+
+Exit code: 0 when nothing failed, 1 when something did (the rest was run all the same), 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError, InputError
+from advisor.journal import now, write_atomically
+from advisor.records import Decision
+from advisor.serving_profile.schema import Profile
+from advisor.serving_profile.store import read_profile
+from advisor.study.endings import termination_is_ctrl_c
+from advisor.units import parse_duration_s
+from benchmarks.shelf_entries import LIST, MODELS, Shelf, chosen, read_shelf, study_names, told, tune_words
+from benchmarks.shelf_runs import FAILED, Clock, Ended, model_folder, remaining_s, run_all, run_logged
+from benchmarks.shelf_table import read_verified, table, with_table
+
+ROOT = Path(__file__).resolve().parents[1]
+VERIFIED = ROOT / "docs" / "evidence" / "reverified-h200.json"
+_VERIFIED = (0, 1, 5)  # exit codes of `advisor verify` that are answers: holds, does not hold, inconclusive
+_WRONG, _OF_ANOTHER = 2, " was measured with "  # how `advisor tune` refuses a study of another driver, vLLM or torch
+_MARGIN_S = 60.0  # imports and inspection before a verification's first launch
+
+
+def tune_missing(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[Ended]:
+    """Entries without a profile, in the list's order; a study that is there goes on."""
+    wanted = [name for name in chosen(shelf, given.names) if not profile_path(given, shelf, name).exists()]
+    runs = given.runs
+
+    def run(name: str) -> Ended:
+        model = model_folder(shelf.entries[name].model, given.models, given.engine_python)
+        profile = profile_path(given, shelf, name)
+        for study in study_names(name, shelf):
+            words = tune_words(name, shelf, model, profile, runs, given.engine_python, study)
+            ended = run_logged(name, words, given.logs, clock)
+            if not (ended.exit_code == _WRONG and _OF_ANOTHER in ended.told):
+                break
+            say(f"{name}: a study of another machine or version is left as it is: {ended.told}")
+        return ended
+
+    def expected_s(name: str) -> float:
+        there = [runs / study for study in study_names(name, shelf) if (runs / study).exists()]
+        return remaining_s(shelf.entries[name].minutes, there[-1]) if there else 60 * shelf.entries[name].minutes
+
+    return run_all(wanted, expected_s, run, clock, say)
+
+
+def verify_old(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[Ended]:
+    """Profiles of the shelf's GPU that are older than --older and were not verified since; named ones whatever their age."""
+    folder = given.profiles / shelf.gpu
+    paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    unknown = [name for name in given.names if name not in paths]
+    if unknown:
+        raise InputError(f"{', '.join(unknown)}: no such profile in {folder}", f"there is: {', '.join(paths) or 'none'}")
+    profiles = {name: read_profile(path) for name, path in paths.items()}
+    had = read_verified(given.verified)
+    due = given.names or [name for name, profile in profiles.items() if _is_due(profile, name, had, given)]
+
+    def run(name: str) -> Ended:
+        return _verify(given, paths[name], profiles[name], clock)
+
+    return run_all(due, lambda name: verify_s(profiles[name], given), run, clock, say)
+
+
+def _verify(given: argparse.Namespace, path: Path, profile: Profile, clock: Clock) -> Ended:
+    words = ["verify", str(path), "--runs", str(given.runs), "--engine-python", given.engine_python]
+    words += ["--launches", str(given.launches)] if given.launches else []
+    words += ["--challenger"] if given.challenger and profile.decision.outcome is not Decision.IMPROVED else []
+    if profile.model.local_folder:
+        if profile.model.id not in MODELS:
+            raise InputError(f"{path.name}: {profile.model.id} is no folder that can be made here", "verify it by hand")
+        words += ["--model", str(model_folder(profile.model.id, given.models, given.engine_python))]
+    with tempfile.TemporaryDirectory(prefix="shelf-") as scratch:
+        record = Path(scratch) / "record.json"
+        ended = run_logged(f"verify-{path.stem}", [*words, "--output", str(record)], given.logs, clock, _VERIFIED)
+        if record.exists():
+            add_record(given.verified, json.loads(record.read_text(encoding="utf-8")))
+    return ended
+
+
+def add_record(path: Path, record: dict[str, Any]) -> None:
+    """To those that are there; one of the same profile and day takes the place of the earlier one, which it goes on from."""
+    same = (record["profile"], record["verified_at"], record["verdict"]["here"] is None)
+    kept = [
+        item
+        for item in read_verified(path)
+        if (item["profile"], item["verified_at"], item["verdict"]["here"] is None) != same
+    ]
+    document = {
+        "schema": "advisor.reverified/1",
+        "what": "profiles launched afresh on another day: `python -m benchmarks.shelf --verify`",
+        "verifications": [*kept, record],
+    }
+    write_atomically(path, json.dumps(document, indent=1) + "\n")
+
+
+def verify_s(profile: Profile, given: argparse.Namespace) -> float:
+    """At what a launch of its study cost on average, which were forked in part: half as much again for executed ones."""
+    sides = 2 if profile.decision.outcome is Decision.IMPROVED or (given.challenger and profile.decision.challenger) else 1
+    each = 60 * profile.study.elapsed_min / max(1, profile.study.launches)
+    return _MARGIN_S + 1.5 * each * sides * (given.launches or 3)
+
+
+def _is_due(profile: Profile, name: str, had: Iterable[dict[str, Any]], given: argparse.Namespace) -> bool:
+    dates = [item["verified_at"] for item in had if item["profile"] == f"{name}.yaml"]
+    last = datetime.fromisoformat(max([profile.study.created_at, *dates]))
+    return (datetime.now(timezone.utc) - last).total_seconds() >= parse_duration_s(given.older, "--older")
+
+
+def write_table(given: argparse.Namespace) -> int:
+    """0; with --check 1 where the file is not as it would be written."""
+    path = given.profiles / "README.md"
+    old = path.read_text(encoding="utf-8")
+    new = with_table(old, table(given.profiles, read_verified(given.verified)))
+    if given.check:
+        if new != old:
+            say(f"{path} is not what the profiles say: python -m benchmarks.shelf --table")
+        return int(new != old)
+    if new != old:
+        write_atomically(path, new)
+    return 0
+
+
+def pack(path: Path, given: argparse.Namespace, shelf: Shelf) -> None:
+    """Profiles, verifications, logs and journals in one file, to be carried off a machine that goes away; unpack it with tar."""
+    inside = [*sorted((given.profiles / shelf.gpu).glob("*.yaml")), *sorted(given.logs.glob("*.log"))]
+    inside += [given.verified] if given.verified.exists() else []
+    inside += [file for name in ("study.json", "trials.jsonl") for file in sorted(given.runs.glob(f"*/{name}"))]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for file in inside:
+            # Below the working folder under their own names, so that unpacking there puts each where the next run looks for it.
+            resolved, here = file.resolve(), Path.cwd().resolve()
+            archive.add(file, str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(resolved).lstrip("/"))
+    say(f"packed {len(inside)} files into {path}")
+
+
+def profile_path(given: argparse.Namespace, shelf: Shelf, name: str) -> Path:
+    return given.profiles / shelf.gpu / f"{name}.yaml"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.shelf", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="entries, or with --verify profiles; default: all")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--verify", action="store_true", help="launch profiles afresh instead of making missing ones")
+    what.add_argument("--table", action="store_true", help="write the table of profiles/README.md")
+    what.add_argument("--list", action="store_true", help="print the entries and whether their profiles are there")
+    parser.add_argument("--check", action="store_true", help="with --table: change nothing, exit code 1 if it would")
+    parser.add_argument("--budget", help="begin nothing that is expected to end later: 24m")
+    parser.add_argument("--stop", help="Ctrl-C for what still runs then: 9m30s; the same command goes on")
+    parser.add_argument("--older", default="24h", help="with --verify: profiles of at least this age")
+    parser.add_argument("--launches", type=int, help="with --verify: fresh launches of each side")
+    parser.add_argument("--challenger", action="store_true", help="with --verify: candidates that were not chosen, too")
+    parser.add_argument("--pack", type=Path, help="at the end: all that was made, as one .tar.gz")
+    parser.add_argument("--shelf", type=Path, default=LIST, help="list of entries")
+    parser.add_argument("--models", type=Path, default=Path("models"), help="folder of model folders")
+    parser.add_argument("--profiles", type=Path, default=Path("profiles"))
+    parser.add_argument("--verified", type=Path, default=VERIFIED, help="file that --verify adds to")
+    parser.add_argument("--runs", type=Path, default=Path("runs/shelf"))
+    parser.add_argument("--logs", type=Path, default=Path("runs/shelf-logs"))
+    parser.add_argument("--engine-python", default=sys.executable, help="python of the environment that holds vLLM")
+    return parser.parse_args(words)
+
+
+def run(given: argparse.Namespace) -> int:
+    if given.table:
+        return write_table(given)
+    shelf = read_shelf(given.shelf)
+    if given.list:
+        for name in chosen(shelf, given.names):
+            there = "profile is there" if profile_path(given, shelf, name).exists() else "missing"
+            say(f"{told(name, shelf)}; {there}")
+        return 0
+    clock = Clock(*(parse_duration_s(text, option) if text else None for text, option in _limits(given)))
+    begun = now()
+    try:
+        with termination_is_ctrl_c():
+            ended = (verify_old if given.verify else tune_missing)(given, shelf, clock)
+    finally:
+        if given.pack:
+            pack(given.pack, given, shelf)
+    if not ended:
+        say("nothing to do: " + ("no profile is due" if given.verify else "every profile is there"))
+    counted = {state: sum(item.state == state for item in ended) for state in dict.fromkeys(item.state for item in ended)}
+    say(f"since {begun}: " + ", ".join(f"{count} {state}" for state, count in counted.items()) if ended else f"since {begun}")
+    return int(any(item.state == FAILED for item in ended))
+
+
+def _limits(given: argparse.Namespace) -> list[tuple[str | None, str]]:
+    return [(given.budget, "--budget"), (given.stop, "--stop")]
+
+
+def main(words: Sequence[str]) -> int:
+    try:
+        return run(_arguments(words))
+    except AdvisorError as error:
+        print("\n".join(filter(None, (f"shelf: {error.problem}", error.hint))), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("shelf: stopped; the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

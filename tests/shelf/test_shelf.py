@@ -1,0 +1,324 @@
+"""benchmarks/shelf.py with a stand-in for `advisor`: what is begun, how it ends, what is left for the next time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from advisor.engine.options import parse_options, split_serve_args
+from advisor.errors import InputError
+from advisor.request import request_from_words
+from benchmarks import shelf, shelf_runs
+from benchmarks.shelf_entries import chosen, read_shelf, tune_words
+from benchmarks.shelf_table import read_verified, with_table
+
+ROOT = Path(__file__).resolve().parents[2]
+LLAMA = ROOT / "profiles" / "h200" / "Llama-3.1-8B-chat.yaml"
+
+# What `advisor tune` and `advisor verify` leave, in moments; the entry's name decides how it ends.
+STAND_IN = """
+import json, os, shutil, signal, sys, time
+from pathlib import Path
+words = sys.argv[1:]
+def value(option): return words[words.index(option) + 1]
+output = Path(value("--output"))
+name = output.stem
+if words[0] == "verify":
+    name = Path(words[1]).stem
+    record = {"profile": f"{name}.yaml", "verified_at": os.environ["TODAY"], "result": "holds", "verdict": {"here": None},
+              "figures": [{"ratio": {"value": 1.01, "low": 1.0, "high": 1.02}}]}
+    output.write_text(json.dumps(record))
+    print("holds (3 launches in 3m00s)")
+    sys.exit(5 if "unclear" in name else 0)
+study = Path(value("--runs")) / value("--study")
+study.mkdir(parents=True, exist_ok=True)
+(study / "study.json").write_text("{}")
+(study / "trials.jsonl").touch()
+if "broken" in name:
+    print("advisor: vLLM refuses the baseline", file=sys.stderr)
+    print("  mend it", file=sys.stderr)
+    sys.exit(4)
+if "other" in name and not study.name.endswith("-2"):
+    print(f"advisor: study {study.name!r} in {study} was measured with driver 1, now it is 2", file=sys.stderr)
+    sys.exit(2)
+if "slow" in name:
+    def end(*_):
+        (study / "interrupted").touch()
+        print("advisor: stopped during trial 3; the server has ended", file=sys.stderr)
+        sys.exit(130)
+    signal.signal(signal.SIGINT, end)
+    begun = (study / "begun").exists()
+    (study / "begun").touch()
+    if not begun:
+        time.sleep(30)
+output.parent.mkdir(parents=True, exist_ok=True)
+shutil.copy(os.environ["PROFILE"], output)
+print("profile: " + str(output))
+"""
+ENTRY = "  {name}:\n    model: tiny\n    workload: tiny\n    budget: 1m\n    minutes: {minutes}\n    why: a test\n"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder to work in, with a model that is there already and a stand-in for the advisor."""
+    script = tmp_path / "stand_in.py"
+    script.write_text(STAND_IN)
+    monkeypatch.setattr(shelf_runs, "ADVISOR", (sys.executable, str(script)))
+    monkeypatch.setenv("PROFILE", str(LLAMA))
+    monkeypatch.setenv("TODAY", "2026-12-01T10:00:00+00:00")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "tiny").mkdir(parents=True)
+    (tmp_path / "models" / "tiny" / "config.json").write_text("{}")
+    (tmp_path / "models" / "Llama-3.1-8B").mkdir()
+    (tmp_path / "models" / "Llama-3.1-8B" / "config.json").write_text("{}")
+    return tmp_path
+
+
+def write_list(folder: Path, **minutes: float) -> str:
+    entries = "".join(ENTRY.format(name=name, minutes=value) for name, value in minutes.items())
+    path = folder / "list.yaml"
+    path.write_text(f"schema: advisor.shelf/1\ngpu: h200\nserve_args: --load-format dummy\nentries:\n{entries}")
+    return str(path)
+
+
+def main(*words: str) -> int:
+    return shelf.main([*words, "--verified", "verified.json"])
+
+
+# ---------------------------------------------------------------- the list
+
+
+def test_the_list_asks_for_what_the_advisor_understands():
+    """Every entry's words are a request that the advisor takes; the model folder can be made; random weights are in each."""
+    whole = read_shelf()
+    assert len(whole.entries) >= 8
+    for name, entry in whole.entries.items():
+        words = tune_words(name, whole, Path("models") / entry.model, Path("p.yaml"), Path("runs"), "python", "study")
+        given = dict(zip(words[1::2], words[2::2], strict=False))
+        load = {
+            option: int(given[f"--{option.replace('_', '-')}"])
+            for option in ("concurrency", "input_tokens", "output_tokens", "num_prompts")
+            if f"--{option.replace('_', '-')}" in given
+        }
+        request = request_from_words(
+            model=given["--model"], gpu=given["--gpu"], workload=given["--workload"], overrides=load,
+            budget=given["--budget"], trials=None, confirm_launches=3, serve_args=given["--serve-args"], env=[],
+            space=given.get("--space"), objective=given.get("--objective"), engine_python="python",
+        )  # fmt: skip
+        options = parse_options(request.serve_args).values
+        assert options["--load-format"] == "dummy", name
+        longest = request.workload.shared_prefix_tokens + (1 + request.workload.length_spread) * (
+            request.workload.input_tokens + request.workload.output_tokens
+        )
+        assert longest <= int(options["--max-model-len"]), name
+        assert request.budget.total_s / 60 < entry.minutes <= 16, name
+
+
+def test_the_list_has_what_the_shelf_is_for():
+    entries = read_shelf().entries
+    models = {"Qwen3-0.6B", "Llama-3.1-8B", "Qwen3-30B-A3B", "DeepSeek-V2-Lite"}
+    for model in models:
+        assert {entry.workload for entry in entries.values() if entry.model == model} == {"chat", "rag", "batch"}, model
+    beyond = [entry for entry in entries.values() if entry.concurrency == 1024]
+    assert [(entry.workload, entry.model) for entry in beyond] == [("batch", "Llama-3.1-8B")]
+    speculative = [entry for entry in entries.values() if "ngram" in entry.serve_args]
+    (config,) = [parse_options(tuple(split_serve_args(entry.serve_args))).values["--speculative-config"] for entry in speculative]
+    assert json.loads(config)["method"] == "ngram"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model: nobody", "'nobody' is none of"),
+        ("budget: soon", "not a duration"),
+        ("colour: red", "colour"),
+        ("minutes: 0", "minutes"),
+    ],
+)
+def test_mistakes_in_a_list_are_told(tmp_path, change, said):
+    path = Path(write_list(tmp_path, one=1))
+    key = change.split(":")[0]
+    lines = [line for line in path.read_text().splitlines() if not line.strip().startswith(f"{key}:")]
+    path.write_text("\n".join([*lines, f"    {change}"]) + "\n")
+    with pytest.raises(InputError, match=said):
+        read_shelf(path)
+
+
+def test_names_choose_in_the_list_s_order():
+    whole = read_shelf()
+    first, second = list(whole.entries)[:2]
+    assert list(chosen(whole, [second, first])) == [first, second]
+    with pytest.raises(InputError, match="nobody: no such entry"):
+        chosen(whole, ["nobody"])
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_missing_profiles_are_made_in_turn_and_a_failure_ends_nothing(place, capsys):
+    path = write_list(place, first=1, broken=1, second=1)
+    assert main("--shelf", path) == 1
+    said = capsys.readouterr().out
+    assert (place / "profiles/h200/first.yaml").exists() and (place / "profiles/h200/second.yaml").exists()
+    assert "broken: failed in" in said and "advisor: vLLM refuses the baseline (runs/shelf-logs/broken-1.log)" in said
+    assert "2 done, 1 failed" in said
+    # Only what is missing, the next time, with another log.
+    assert main("--shelf", path) == 1
+    assert sorted(item.name for item in (place / "runs/shelf-logs").iterdir()) == [
+        "broken-1.log", "broken-2.log", "first-1.log", "second-1.log"
+    ]  # fmt: skip
+
+
+def test_a_shelf_that_is_full_does_nothing(place, capsys):
+    path = write_list(place, first=1)
+    assert main("--shelf", path) == 0 and main("--shelf", path, "--pack", "all.tar.gz") == 0
+    assert "nothing to do: every profile is there" in capsys.readouterr().out
+    with tarfile.open(place / "all.tar.gz") as archive:
+        assert set(archive.getnames()) == {
+            "profiles/h200/first.yaml", "runs/shelf-logs/first-1.log",
+            "runs/shelf/first-h200/study.json", "runs/shelf/first-h200/trials.jsonl",
+        }  # fmt: skip
+
+
+def test_nothing_begins_that_is_not_expected_to_fit(place, capsys):
+    path = write_list(place, long=30, short=2)
+    assert main("--shelf", path, "--budget", "5m") == 0
+    said = capsys.readouterr().out
+    assert "long: no time: about 30m00s needed, 5m00s left" in said
+    assert not (place / "profiles/h200/long.yaml").exists() and (place / "profiles/h200/short.yaml").exists()
+
+
+def test_what_still_runs_at_the_stop_gets_ctrl_c_and_goes_on_the_next_time(place, capsys):
+    path = write_list(place, slow=1, after=1)
+    begun = time.monotonic()
+    assert main("--shelf", path, "--stop", "2s") == 0
+    assert time.monotonic() - begun < 20
+    said = capsys.readouterr().out
+    assert "slow: stopped in" in said and "after: no time: the time is over" in said
+    assert (place / "runs/shelf/slow-h200/interrupted").exists()
+    assert main("--shelf", path) == 0
+    assert (place / "profiles/h200/slow.yaml").exists() and (place / "profiles/h200/after.yaml").exists()
+
+
+def test_ctrl_c_ends_the_tune_that_runs(place):
+    path = write_list(place, slow=1)
+    code = (
+        "import sys; from benchmarks import shelf, shelf_runs\n"
+        f"shelf_runs.ADVISOR = ({sys.executable!r}, {str(place / 'stand_in.py')!r})\n"
+        f"sys.exit(shelf.main(['--shelf', {path!r}]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
+    for _ in range(200):
+        if (place / "runs/shelf/slow-h200/begun").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and b"the same command goes on" in said
+    assert (place / "runs/shelf/slow-h200/interrupted").exists()
+
+
+def test_a_study_of_another_machine_is_left_as_it_is(place, capsys):
+    path = write_list(place, other=1)
+    assert main("--shelf", path) == 0
+    assert (place / "runs/shelf/other-h200").exists() and (place / "runs/shelf/other-h200-2").exists()
+    assert "a study of another machine or version is left as it is" in capsys.readouterr().out
+
+
+def test_a_study_that_goes_on_is_expected_to_take_the_rest(tmp_path):
+    folder = ROOT / "docs/evidence/studies/Llama-3.1-8B-h200-chat"
+    spent = shelf_runs.spent_s(folder)
+    assert spent == pytest.approx(29.8 * 60, rel=0.01)  # as docs/evidence says
+    assert shelf_runs.remaining_s(40, folder) == pytest.approx(40 * 60 - spent)
+    assert shelf_runs.remaining_s(10, folder) == 180.0
+    assert shelf_runs.remaining_s(10, tmp_path) == 600.0
+
+
+# ---------------------------------------------------------------- verifications
+
+
+def aged(folder: Path, name: str, hours: float) -> None:
+    when = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat(timespec="seconds")
+    target = folder / "profiles" / "h200" / f"{name}.yaml"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(LLAMA.read_text().replace("2026-11-29T23:52:16+00:00", when))
+
+
+def test_profiles_older_than_a_day_are_verified_and_recorded(place, monkeypatch, capsys):
+    aged(place, "old", 30)
+    aged(place, "unclear-old", 30)
+    aged(place, "new", 3)
+    monkeypatch.setenv("TODAY", datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    assert main("--verify") == 0
+    records = read_verified(place / "verified.json")
+    assert [record["profile"] for record in records] == ["old.yaml", "unclear-old.yaml"]
+    assert json.loads((place / "verified.json").read_text())["schema"] == "advisor.reverified/1"
+    said = capsys.readouterr().out
+    assert "old: done in" in said and "holds (3 launches" in said
+    log = (place / "runs/shelf-logs/verify-old-1.log").read_text()
+    assert "--model models/Llama-3.1-8B" in log
+    # Verified today: not due again. Named: verified anyhow, in the place of today's record.
+    assert main("--verify") == 0 and "no profile is due" in capsys.readouterr().out
+    assert main("--verify", "new", "--budget", "1h") == 0
+    assert [record["profile"] for record in read_verified(place / "verified.json")] == ["old.yaml", "unclear-old.yaml", "new.yaml"]
+
+
+def test_a_verification_that_goes_on_replaces_its_record(tmp_path):
+    path = tmp_path / "verified.json"
+    one = {"profile": "a.yaml", "verified_at": "2026-12-01T10:00:00+00:00", "verdict": {"here": None}, "result": "inconclusive"}
+    shelf.add_record(path, one)
+    shelf.add_record(path, {**one, "result": "holds"})
+    shelf.add_record(path, {**one, "verified_at": "2026-12-02T10:00:00+00:00"})
+    assert [(item["verified_at"][:10], item["result"]) for item in read_verified(path)] == [
+        ("2026-12-01", "holds"), ("2026-12-02", "inconclusive")
+    ]  # fmt: skip
+
+
+def test_an_unknown_profile_is_told(place, capsys):
+    aged(place, "old", 30)
+    assert main("--verify", "nobody") == 2
+    assert "nobody: no such profile in profiles/h200\nthere is: old" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the table
+
+
+def test_the_table_of_the_profiles_is_up_to_date():
+    assert shelf.main(["--table", "--check", "--profiles", str(ROOT / "profiles"), "--verified", str(shelf.VERIFIED)]) == 0
+
+
+def test_the_table_is_written_and_checked(place, capsys):
+    aged(place, "old", 30)
+    readme = place / "profiles" / "README.md"
+    readme.write_text("# Profiles\n\n| profile | x |\n|---|---|\n| gone | y |\n\nThe end.\n")
+    assert main("--table", "--check") == 1 and "gone" in readme.read_text()
+    assert main("--table") == 0 and main("--table", "--check") == 0
+    text = readme.read_text()
+    assert "| [h200/old.yaml](h200/old.yaml) | NVIDIA H200, vLLM 0.26.0 | 1024 in, 128 out, 64 in flight | random |" in text
+    assert "| keep-defaults, -0.4% (-2.7% to +2.0%) | 3,281 | not yet |" in text
+    assert "gone" not in text and text.startswith("# Profiles\n\n|") and text.endswith("|\n\nThe end.\n")
+    main("--verify", "old")
+    assert main("--table", "--check") == 1 and main("--table") == 0
+    assert "| 2026-12-01: holds, default +1.0% (+0.0% to +2.0%) |" in readme.read_text()
+
+
+def test_a_file_without_a_table_is_left_alone():
+    with pytest.raises(InputError, match="no table"):
+        with_table("# Profiles\n", [])
+
+
+def test_a_model_folder_that_cannot_be_made_fails_its_entry_alone(place, capsys):
+    shutil.rmtree(place / "models" / "tiny")
+    path = write_list(place, first=1)
+    assert main("--shelf", path, "--engine-python", shutil.which("false") or "/bin/false") == 1
+    assert "first: failed: the model folder models/tiny could not be made" in capsys.readouterr().out
