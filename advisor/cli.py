@@ -502,8 +502,6 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print that record instead of lines.")] = False,
 ) -> None:
     """Launch afresh what a profile recommends and its default: exit code 0 it holds, 1 it does not, 5 the launches do not tell."""
-    import shlex
-
     from advisor.report.terminal import Lines
     from advisor.units import parse_duration_s
     from advisor.verification import document
@@ -514,7 +512,7 @@ def verify(
 
     wish = Wish(
         profile, model, challenger, proof, launches, parse_duration_s(budget), tolerance / 100, client_processes,
-        engine_python, runs, f"advisor {shlex.join(sys.argv[1:])}",
+        engine_python, runs,
     )  # fmt: skip
     if output is not None:
         document.check_writable(output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,12 @@ def document(
     judgement: Judgement,
     trials: Sequence[Trial],
     when: str,
+    clean: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Plain values; numbers rounded as in a profile. `when`: the verification began, ISO 8601 in UTC."""
+    """Plain values; numbers rounded as in a profile. `when`: the verification began, ISO 8601 in UTC.
+
+    `clean` takes secrets and paths of this machine out of free text.
+    """
     check = judgement.verdict
     now = check.verdict
     return {
@@ -55,12 +59,12 @@ def document(
             "ratio_profile": _interval(check.ratio_before),
             "here": now.decision.value if now else None,
             "ratio_here": _interval(now.ratio) if now else None,
-            "reason": now.reason if now else None,
+            "reason": clean(now.reason) if now else None,
             "held": check.held.value if check.held else None,
-            "why": check.why,
+            "why": clean(check.why),
         },
-        "notes": list(judgement.notes),
-        "launches": [_launch(trial) for trial in trials],
+        "notes": [clean(note) for note in judgement.notes],
+        "launches": [_launch(trial, clean) for trial in trials],
     }
 
 
@@ -109,17 +113,17 @@ def _interval(found: Interval | None) -> dict[str, float] | None:
     return {name: rounded(getattr(found, name), 5) for name in ("value", "low", "high")}
 
 
-def _launch(trial: Trial) -> dict[str, Any]:
+def _launch(trial: Trial, clean: Callable[[str], str]) -> dict[str, Any]:
     rates = [sample.output_tok_s for sample in trial.samples if not sample.problems]
     return {
         "round": trial.round,
         "phase": trial.phase,
         "candidate": trial.candidate.label,
         "outcome": trial.outcome.value,
-        "reason": trial.reason,
+        "reason": clean(trial.reason),
         "seeds": [sample.seed for sample in trial.samples],
         "output_tok_s": [rounded(rate) for rate in rates],
         "start_s": None if trial.start_s is None else rounded(trial.start_s),
         "output_judged": trial.gate.passed if trial.gate else None,
-        "taints": sorted({taint for sample in trial.samples for taint in sample.taints}),
+        "taints": sorted({clean(taint) for sample in trial.samples for taint in sample.taints}),
     }

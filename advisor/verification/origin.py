@@ -14,6 +14,7 @@ from advisor.records import Objective, SamplingPlan, Workload
 from advisor.request import TuneRequest
 from advisor.search.budget import Budget
 from advisor.search.goal import parse_goal
+from advisor.serving_profile.args import quoted
 from advisor.serving_profile.schema import Profile, Side
 
 LEAST_LAUNCHES = 2  # of each side: one has no interval
@@ -35,7 +36,14 @@ class Wish:
     client_processes: int | None = None  # None: as many as the profile says
     engine_python: str = "python"
     runs: Path = Path("runs")
-    command: str = ""
+
+    @property
+    def command(self) -> str:
+        """What was asked for, without the places that are this machine's."""
+        words = ["advisor verify", quoted(self.profile.name), *(["--challenger"] if self.challenger else [])]
+        words += ["--proof"] if self.proof else []
+        words += [f"--launches {self.launches}", f"--tolerance {self.tolerance * 100:g}"]
+        return " ".join([*words, *([f"--client-processes {self.client_processes}"] if self.client_processes else [])])
 
 
 def default_side(profile: Profile) -> Side:

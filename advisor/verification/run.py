@@ -21,6 +21,7 @@ from advisor.records import Candidate, Decision, Facts, Objective, Trial, Verdic
 from advisor.request import TuneRequest
 from advisor.search.budget import typical_cost_s
 from advisor.serving_profile.schema import Profile
+from advisor.serving_profile.scrub import scrubber
 from advisor.serving_profile.store import file_name, read_profile
 from advisor.space.candidates import SearchSpace, build_space
 from advisor.study import setup
@@ -88,7 +89,8 @@ def verify(wish: Wish, progress: Progress) -> Answer:
         trials = launch.done()
         judgement = judge(profile, trials, request.objective, arm, verdict, wish.tolerance)
         told = lines(profile, found, judgement, trials, wish.tolerance, ended)
-        record = document(profile, wish, facts, found, judgement, trials, study.created_at)
+        clean = scrubber((facts.model.model, profile.model.id), [request.serve_env], [request.serve_args]).text
+        record = document(profile, wish, facts, found, judgement, trials, study.created_at, clean)
         return Answer(judgement, tuple(told), record, study.folder)
 
 

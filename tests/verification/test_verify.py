@@ -183,6 +183,31 @@ def test_what_cannot_be_verified_is_told_before_anything_starts(profiles, wish, 
     assert not list(tmp_path.glob("runs/*/launches"))
 
 
+def test_a_record_holds_no_secret_and_no_place_of_this_machine(profiles, wish, tmp_path, monkeypatch):
+    real = launching.Launches.__call__
+
+    def failing(self, *step):
+        made = real(self, *step)
+        if made.number != 1:
+            return made
+        reason = f"cannot read {tmp_path}/weights with hf_secret123"
+        self._study.trials[-1] = bad = dataclasses.replace(made, outcome=launching.Outcome.CRASHED, reason=reason, samples=())
+        return bad
+
+    monkeypatch.setattr(launching.Launches, "__call__", failing)
+    data = yaml.safe_load(profiles["kept"].read_text())
+    data["study"]["serve_env"]["HF_TOKEN"] = data["serve"]["env"]["HF_TOKEN"] = "${HF_TOKEN}"
+    data["serve"]["command"] = "HF_TOKEN=${HF_TOKEN} " + data["serve"]["command"]
+    (tmp_path / "secret.yaml").write_text(yaml.safe_dump(data))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret123")
+    answer = verifying.verify(wish(tmp_path / "secret.yaml"), Silent())
+    assert trials_of(answer)[0].command.env["HF_TOKEN"] == "hf_secret123"
+    text = json.dumps(answer.document)
+    assert "hf_secret123" not in text and str(tmp_path) not in text
+    assert "cannot read weights with ${HF_TOKEN}" in text
+    assert answer.document["command"] == "advisor verify secret.yaml --launches 3 --tolerance 5"
+
+
 def test_the_command_says_it_in_lines_json_and_exit_code(profiles, tmp_path):
     words = ["verify", str(profiles["kept"]), "--model", "fake-model", "--runs", str(tmp_path / "r"), "--launches", "2"]
     done = CliRunner().invoke(app, [*words, "--tolerance", "40", "--output", str(tmp_path / "record.yaml")])
