@@ -38,6 +38,11 @@ NOTHING_SAID = (
     "(VLLM_LOGGING_LEVEL above INFO, VLLM_CONFIGURE_LOGGING=0) or in a form that is not known"
 )
 
+NOT_COUNTED = (
+    "the server told no counters (/metrics; --disable-log-stats takes them away): cached prompts, preemptions and other clients "
+    "of it could not be looked for"
+)
+
 
 class Launched(Protocol):
     """What is asked of a server (launch/server.py) about its start, one that failed included."""
@@ -102,6 +107,8 @@ class Launch:
             return
         if self.active.vllm_version is None:
             self.notes.insert(0, NOTHING_SAID)
+        if self.samples and all(sample.prefix_hit_ratio is None and sample.preemptions is None for sample in self.samples):
+            self.notes.append(NOT_COUNTED)
         bad = [first_problem(sample) for sample in self.samples if sample.problems]
         if agreement.wrong:
             self.outcome, self.reason = Outcome.NOT_AS_REQUESTED, agreement.wrong

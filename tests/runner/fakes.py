@@ -1,5 +1,6 @@
 """A real runner whose engine is the fake one and whose client sends nothing."""
 
+import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -31,7 +32,8 @@ class QuietClient:
     def sample(self, server_url, served_name, workload, seed, folder):
         bad = self.only_seeds is None or seed in self.only_seeds
         time.sleep(self.seconds)
-        return sample(seed, 100.0, problems=self.problems if bad else ())
+        made = sample(seed, 100.0, problems=self.problems if bad else ())
+        return dataclasses.replace(made, prefix_hit_ratio=0.0, preemptions=0)
 
 
 def quiet_machine(seen, reference):

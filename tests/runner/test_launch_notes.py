@@ -1,11 +1,14 @@
 """What a trial is told where the server's own log does not say what it runs."""
 
+import dataclasses
+
 import pytest
 
 from advisor.engine.agreement import Agreement
 from advisor.records import Active, Candidate, Command, Outcome
 from advisor.runner.base import Job
-from advisor.runner.launch import NOTHING_SAID, Launch
+from advisor.runner.launch import NOT_COUNTED, NOTHING_SAID, Launch
+from tests.study_help import sample
 
 
 @pytest.mark.parametrize(
@@ -18,3 +21,14 @@ def test_settings_that_nobody_can_confirm_are_taken_on_trust_and_said_so(tmp_pat
     launch.check(Agreement(Active(vllm_version=version), None, None, ("another note",)))
     assert launch.notes == [*([NOTHING_SAID] if said else []), "another note"]
     assert launch.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("hits", "preemptions", "said"), [(None, None, True), (0.0, 0, False), (None, 0, False), (0.0, None, False)]
+)
+def test_a_server_without_counters_is_not_taken_for_one_that_counted_nothing(tmp_path, hits, preemptions, said):
+    """What its page does not tell cannot speak against a sample: that has to be known of it."""
+    launch = Launch(Job(0, "baseline", Candidate(), (0,)), Command(("vllm",), {}), tmp_path)
+    launch.samples = [dataclasses.replace(sample(0, 100.0), prefix_hit_ratio=hits, preemptions=preemptions)]
+    launch.check(Agreement(Active(vllm_version="0.26.0"), None, None, ()))
+    assert launch.notes == [NOT_COUNTED] * said and launch.outcome is Outcome.OK
