@@ -113,7 +113,7 @@ def test_two_objectives_end_with_a_front_and_a_recommended_point(request_for):
 def test_a_trade_is_not_recommended(request_for):
     result, goal, lines = tuned(request_for(space(FAKE_TRADE=1), objective="output_tok_s,ttft_ms.p99"))
     assert result.verdict.decision is Decision.KEEP_DEFAULTS and result.tuned_command == result.baseline_command
-    assert lines[0].startswith("keep-defaults") and "ttft_ms.p99 -" in lines[0] and "a trade" in lines[0]
+    assert lines[0].startswith("keep-defaults") and "ttft_ms.p99 +" in lines[0] and "a trade" in lines[0]
     assert {point["candidate"]: point["recommended"] for point in goal["front"]} == {
         "FAKE_TRADE=1": False,
         "default": True,
