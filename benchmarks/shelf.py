@@ -36,7 +36,9 @@ ROOT = Path(__file__).resolve().parents[1]
 VERIFIED = ROOT / "docs" / "evidence" / "reverified-h200.json"
 _VERIFIED = (0, 1, 5)  # exit codes of `advisor verify` that are answers: holds, does not hold, inconclusive
 _WRONG, _OF_ANOTHER = 2, " was measured with "  # how `advisor tune` refuses a study of another driver, vLLM or torch
-_MARGIN_S = 60.0  # imports and inspection before a verification's first launch
+# Of a verification, generously: imports and inspection before the first launch, what an empty compile cache costs, fixed prompts
+# and the stop. On an H200 an 8B's first start took 44 s longer than those that followed (docs/evidence: 99 and 55 s).
+_IMPORTS_S, _COMPILE_S, _QUESTIONS_S = 60.0, 45.0, 10.0
 
 
 def tune_missing(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[Ended]:
@@ -112,10 +114,15 @@ def add_record(path: Path, record: dict[str, Any]) -> None:
 
 
 def verify_s(profile: Profile, given: argparse.Namespace) -> float:
-    """At what a launch of its study cost on average, which were forked in part: half as much again for executed ones."""
+    """Imports, then each side's launches: its start, warm-up and samples at the profile's pace, fixed prompts; one compiles anew."""
     sides = 2 if profile.decision.outcome is Decision.IMPROVED or (given.challenger and profile.decision.challenger) else 1
-    each = 60 * profile.study.elapsed_min / max(1, profile.study.launches)
-    return _MARGIN_S + 1.5 * each * sides * (given.launches or 3)
+    side, load = profile.measured.default, profile.workload
+    if side is None:
+        return _IMPORTS_S
+    sample_s = load.num_prompts * load.output_tokens / side.output_tok_s.mean
+    start_s = side.start_s.mean if side.start_s else 0.0
+    each = start_s + sample_s * (1 + side.samples / max(1, side.launches)) + _QUESTIONS_S
+    return _IMPORTS_S + sides * ((given.launches or 3) * each + _COMPILE_S)
 
 
 def _is_due(profile: Profile, name: str, had: Iterable[dict[str, Any]], given: argparse.Namespace) -> bool:

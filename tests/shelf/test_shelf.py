@@ -16,9 +16,14 @@ from pathlib import Path
 import pytest
 
 from advisor.engine.options import parse_options, split_serve_args
+from advisor.engine.rules.legality import Surroundings, objections
 from advisor.errors import InputError
+from advisor.inspection.model import facts_from_config
+from advisor.inspection.serve_command import Question, answer
 from advisor.request import request_from_words
+from advisor.serving_profile.store import read_profile
 from benchmarks import shelf, shelf_runs
+from benchmarks.model_folders import ARCHITECTURES, COMMON
 from benchmarks.shelf_entries import chosen, read_shelf, tune_words
 from benchmarks.shelf_table import read_verified, with_table
 
@@ -136,6 +141,31 @@ def test_the_list_has_what_the_shelf_is_for():
     assert json.loads(config)["method"] == "ngram"
 
 
+def test_no_entry_asks_for_what_vllm_0_26_would_refuse_on_an_h200(tmp_path):
+    whole = read_shelf()
+    for name, entry in whole.entries.items():
+        folder = tmp_path / entry.model
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({**COMMON, **ARCHITECTURES[entry.model]}))
+        words = split_serve_args(f"{whole.serve_args} {entry.serve_args}")
+        found = answer(Question(("vllm", "serve", str(folder), *words), vllm_version="0.26.0", gpu="H200"))
+        assert not [item for item in found["findings"] if item["severity"] == "error"], name
+        assert found["resolved"]["max_num_seqs"] >= (entry.concurrency or 256), name
+        mla = entry.model.startswith("DeepSeek")
+        assert found["resolved"]["attention_backend"] == ("FLASH_ATTN_MLA" if mla else "FLASH_ATTN"), name
+
+
+def test_the_mla_model_has_backends_to_choose_from_on_an_h200():
+    """By the rules of 0.26: what the entry's own words name."""
+    facts = facts_from_config("m", {**COMMON, **ARCHITECTURES["DeepSeek-V2-Lite"]})
+    around = Surroundings((0, 26, 0), (9, 0), dtype="bfloat16", head_size=facts.head_size, mla=True, sparse=False)
+    dense = ("FLASH_ATTN_MLA", "FLASHMLA", "FLASHINFER_MLA", "TRITON_MLA", "CUTLASS_MLA", "FLASH_ATTN", "FLASHINFER")
+    legal = [name for name in dense if not objections(name, around)]
+    assert legal == ["FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA"]
+    why = read_shelf().entries["DeepSeek-V2-Lite-chat"].why
+    assert all(name in why for name in legal)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -213,7 +243,8 @@ def test_what_still_runs_at_the_stop_gets_ctrl_c_and_goes_on_the_next_time(place
 def test_ctrl_c_ends_the_tune_that_runs(place):
     path = write_list(place, slow=1)
     code = (
-        "import sys; from benchmarks import shelf, shelf_runs\n"
+        "import sys; from advisor.serving_profile.store import read_profile
+from benchmarks import shelf, shelf_runs\n"
         f"shelf_runs.ADVISOR = ({sys.executable!r}, {str(place / 'stand_in.py')!r})\n"
         f"sys.exit(shelf.main(['--shelf', {path!r}]))"
     )
@@ -282,6 +313,15 @@ def test_a_verification_that_goes_on_replaces_its_record(tmp_path):
     assert [(item["verified_at"][:10], item["result"]) for item in read_verified(path)] == [
         ("2026-12-01", "holds"), ("2026-12-02", "inconclusive")
     ]  # fmt: skip
+
+
+def test_what_a_verification_is_expected_to_take():
+    """The committed profile: confirmation launches of 68 to 86 s, the first start 44 s longer (docs/evidence)."""
+    profile = read_profile(LLAMA)
+    given = shelf._arguments(["--verify"])
+    assert 3 * 68 < shelf.verify_s(profile, given) - 60 < 3 * 90 + 60
+    more = shelf.verify_s(profile, shelf._arguments(["--verify", "--challenger"]))
+    assert more - 60 == pytest.approx(2 * (shelf.verify_s(profile, given) - 60))
 
 
 def test_an_unknown_profile_is_told(place, capsys):
