@@ -252,7 +252,8 @@ def main(words: Sequence[str]) -> int:
         differences = update(given.folder, given.check)
     except (AdvisorError, Disagreement) as problem:
         sys.exit(f"{problem}")
-    print("\n".join(differences))
+    if differences:
+        print("\n".join(differences))
     return 1 if differences else 0
 
 
