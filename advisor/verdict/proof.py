@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verdict
+from advisor.records import Candidate, Decision, Objective, Outcome, Sample, Trial, Verdict
 from advisor.units import change, percent
 from advisor.verdict.quality import TOLERANCE, baseline_problem, quality_problem
 from advisor.verdict.sequential import named
@@ -18,6 +18,7 @@ from advisor.verdict.sequential import named
 SOAK, RESTART, QUALITY = "soak", "restart", "quality"  # phases of trials, in this order
 PHASES = (SOAK, RESTART, QUALITY)
 FADING = 0.10  # the last quarter of a soak may be so much slower than the first
+FADING_TIME = 0.25  # and where a rate drives the load, requests may take so much longer: chance in the arrivals is in that figure
 LEAST_FREE = 0.005  # of the memory: 0.7 GiB of an H200. vLLM died while it captured graphs with less (issue 57475)
 _BASELINE = Candidate()
 
@@ -137,15 +138,27 @@ def _left_behind(winner: Candidate, trials: Sequence[Trial]) -> str:
 def _soak_problem(soak: Trial, baseline: Trial | None) -> str:
     if not soak.ok:
         return f"did not stand the load that went on: {_ended(soak)}"
-    rates = [sample.output_tok_s for sample in soak.samples]
-    quarter = max(1, len(rates) // 4)
-    first, last = sum(rates[:quarter]) / quarter, sum(rates[-quarter:]) / quarter
-    if len(rates) > 1 and last < first * (1 - FADING):
-        return f"faded under the load that went on: {percent(last / first)} output tok/s from its first to its last quarter"
+    if len(soak.samples) > 1 and (faded := _faded(soak.samples)):
+        return f"faded under the load that went on: {faded} from its first to its last quarter"
     usual = baseline.memory_free if baseline else None
     if soak.memory_free is not None and soak.memory_free < LEAST_FREE and (usual is None or usual >= LEAST_FREE):
         return f"left only {soak.memory_free:.1%} of the memory free"
     return ""
+
+
+def _faded(samples: Sequence[Sample]) -> str:
+    """By how much, or nothing. As many tokens a second as arrive come out of a slower server too, as long as it keeps up."""
+    rates = _ends([sample.output_tok_s for sample in samples])
+    if rates < 1 - FADING:
+        return f"{percent(rates)} output tok/s"
+    times = _ends([sample.e2el_ms["p50"] for sample in samples])
+    return f"{percent(times)} E2EL p50" if all(s.in_flight for s in samples) and times > 1 + FADING_TIME else ""
+
+
+def _ends(values: Sequence[float]) -> float:
+    """The mean of the last quarter over that of the first."""
+    quarter = max(1, len(values) // 4)
+    return sum(values[-quarter:]) / sum(values[:quarter])
 
 
 def _ended(trial: Trial) -> str:

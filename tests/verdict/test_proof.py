@@ -28,6 +28,16 @@ RESTART = trial(10, FAST, 100.0, phase="restart")
 STEADY = soak(100.0, 101.0, 99.0, 100.0)
 
 
+def paced_soak(*latencies_ms, in_flight=(1.0, 1.0, 1.0, 1.0)):
+    """At a rate: as many tokens a second come out as requests come in, whatever each of them takes."""
+    made = soak(*[100.0] * len(latencies_ms))
+    timed = [
+        dataclasses.replace(item, e2el_ms={"mean": ms, "p50": ms, "p90": ms, "p99": ms}, in_flight=in_flight)
+        for item, ms in zip(made.samples, latencies_ms, strict=True)
+    ]
+    return dataclasses.replace(made, samples=tuple(timed))
+
+
 def test_a_winner_is_launched_cold_and_warm_and_a_default_is_not():
     assert steps(IMPROVED, [], evaluates=False) == [("soak", WINNER), ("restart", WINNER)]
     assert steps(IMPROVED, [STEADY], evaluates=False) == [("restart", WINNER)]
@@ -59,8 +69,12 @@ def test_no_second_start_after_a_failed_soak():
     assert steps(IMPROVED, [died], evaluates=False) == []
 
 
-def test_a_proven_winner_stays():
-    assert proven(IMPROVED, [STEADY, RESTART], 0.01) is IMPROVED
+@pytest.mark.parametrize(
+    "lasting", [STEADY, paced_soak(900, 1000, 1100, 1100), paced_soak(900, 1000, 1300, 1800, in_flight=())]
+)
+def test_a_proven_winner_stays(lasting):
+    """With a number in flight the tokens a second tell; a request's time changes with the lengths that were drawn."""
+    assert proven(IMPROVED, [lasting, RESTART], 0.01) is IMPROVED
 
 
 @pytest.mark.parametrize(
@@ -70,6 +84,7 @@ def test_a_proven_winner_stays():
         ([soak(outcome=Outcome.WRONG_OUTPUT, reason="garbage")], "wrong_output: garbage"),
         ([STEADY, dataclasses.replace(RESTART, outcome=Outcome.FAILED_TO_START, reason="hash")], "second start"),
         ([soak(100.0, 100.0, 60.0, 50.0)], "faded under the load that went on: -50.0%"),
+        ([paced_soak(900, 1000, 1300, 1800)], "faded under the load that went on: +100.0% E2EL p50 from its first to its last"),
         ([soak(100.0, memory_free=0.001)], "left only 0.1% of the memory free"),
         (
             [
