@@ -114,7 +114,7 @@ def add_record(path: Path, record: dict[str, Any]) -> None:
 
 
 def verify_s(profile: Profile, given: argparse.Namespace) -> float:
-    """Imports, then each side's launches: its start, warm-up and samples at the profile's pace, fixed prompts; one compiles anew."""
+    """Imports, then each side's launches: start, warm-up and samples at the profile's pace, fixed prompts; one compiles anew."""
     sides = 2 if profile.decision.outcome is Decision.IMPROVED or (given.challenger and profile.decision.challenger) else 1
     side, load = profile.measured.default, profile.workload
     if side is None:

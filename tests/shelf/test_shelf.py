@@ -243,8 +243,7 @@ def test_what_still_runs_at_the_stop_gets_ctrl_c_and_goes_on_the_next_time(place
 def test_ctrl_c_ends_the_tune_that_runs(place):
     path = write_list(place, slow=1)
     code = (
-        "import sys; from advisor.serving_profile.store import read_profile
-from benchmarks import shelf, shelf_runs\n"
+        "import sys; from benchmarks import shelf, shelf_runs\n"
         f"shelf_runs.ADVISOR = ({sys.executable!r}, {str(place / 'stand_in.py')!r})\n"
         f"sys.exit(shelf.main(['--shelf', {path!r}]))"
     )
