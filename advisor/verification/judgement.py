@@ -170,10 +170,10 @@ def _unjudged(trials: Sequence[Trial], arm: Candidate) -> str:
 def _remarks(trials: Sequence[Trial], name: str, item: Candidate, objective: Objective) -> list[str]:
     """Fresh launches without a figure, or disturbed; the default's own output where it is wrong."""
     why = failure(trials, item, objective)
-    found = [f"a fresh launch of the {name} failed: {why}"] if why else []
+    found = [f"{name}: a fresh launch failed: {why}"] if why else []
     launches = [trial for trial in fresh(trials, item).values() if trial.ok]
     bad = [taints for trial in launches if (taints := tainted(trial))]
-    found += [f"{len(bad)} of {len(launches)} launches of the {name} were disturbed: {bad[0][0]}"] if bad else []
+    found += [f"{name}: {len(bad)} of {len(launches)} launches were disturbed: {bad[0][0]}"] if bad else []
     gates = [trial.gate for trial in fresh(trials, item).values() if trial.gate]
     if item.is_baseline:
         found += [gate.reason for gate in gates[-1:] if gate.passed is False]

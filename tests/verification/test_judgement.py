@@ -149,7 +149,7 @@ def test_a_disturbed_machine_is_nothing_against_the_profile(disturbed, held):
         trials[number] = dataclasses.replace(trials[number], samples=taints)
     assert judgement(kept(EAGER), trials).held is held
     said = "\n".join(told(kept(EAGER), trials))
-    assert f"{disturbed} of 3 launches of the default were disturbed: other programs" in said
+    assert f"default: {disturbed} of 3 launches were disturbed: other programs" in said
 
 
 def test_the_objective_of_the_profile_is_what_is_compared():
