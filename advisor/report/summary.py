@@ -7,24 +7,14 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.records import Candidate, Decision, Interval, Objective, Outcome, StudyResult, Tradeoff, Trial, Verdict
+from advisor.records import Candidate, Decision, Interval, Objective, Outcome, StudyResult, Trial, Verdict
 from advisor.report.plan import display
 from advisor.search.untried import untried
-from advisor.units import change, changes, duration, number, percent
+from advisor.units import change, changes, duration, number
 from advisor.verdict.sequential import EACH
+from advisor.verdict.words import changed, told_costs, unit
 
-_COSTS = 3
-_ALIKE = {"requests_s": "output_tok_s", "goodput": "output_tok_s", "itl_ms": "tpot_ms"}
 _REASON = 400  # characters of the verdict's reason
-_UNITS = {
-    "output_tok_s": "output tok/s",
-    "input_tok_s": "input tok/s",
-    "requests_s": "requests/s",
-    "goodput": "requests/s within the SLO",
-    "start_s": "s to start",
-    "max_concurrency": "requests in flight within the SLO",
-    "max_rate": "requests/s arriving within the SLO",
-}
 
 
 def summary(result: StudyResult, profile: Path) -> list[str]:
@@ -116,14 +106,14 @@ def headline(verdict: Verdict) -> str:
     reason = _cut(verdict.reason)
     if improved and (verdict.others or verdict.ratio is None or verdict.ratio.low <= 1):
         # By another objective, or by meeting the SLO: the reason names all figures.
-        return f"improved: {reason}{costs(verdict)}"
+        return f"improved: {reason}{told_costs(verdict.tradeoffs)}"
     if improved and verdict.ratio:
         ratio = verdict.ratio
         value, low, high = changes(ratio.value, ratio.low, ratio.high, Objective(verdict.objective).maximise)
         return (
-            f"improved: {verdict.winner.label} gives {value} {_changed(verdict.objective)} against the default "
+            f"improved: {verdict.winner.label} gives {value} {changed(verdict.objective)} against the default "
             f"(95% interval {low} to {high}, "
-            f"{verdict.launches} {EACH}{costs(verdict)}{_cut(verdict.reason.partition(EACH)[2])}"
+            f"{verdict.launches} {EACH}{told_costs(verdict.tradeoffs)}{_cut(verdict.reason.partition(EACH)[2])}"
         )
     if verdict.decision is Decision.KEEP_DEFAULTS:
         return f"keep-defaults: {reason}"
@@ -133,36 +123,6 @@ def headline(verdict: Verdict) -> str:
 def _cut(reason: str) -> str:
     """What fits a line that is read; the profile has all of it."""
     return reason if len(reason) <= _REASON else f"{reason[:_REASON].rsplit(' ', 1)[0]} ... (decision.reason in the profile)"
-
-
-def costs(verdict: Verdict) -> str:
-    """`, but TPOT p50 +27.0%, perhaps TTFT p50 +9.0%`: what a gain costs belongs into the same line.
-
-    Of figures that say the same thing (p50 and p99, requests and their tokens) the worst is named.
-    """
-    kinds: dict[str, Tradeoff] = {}
-    for item in verdict.tradeoffs:
-        name = item.metric.partition(".")[0]
-        kinds.setdefault(_ALIKE.get(name, name), item)
-    worst = [
-        f"{'' if item.proven else 'perhaps '}{_changed(item.metric)} {percent(item.ratio.value)}"
-        for item in list(kinds.values())[:_COSTS]
-    ]
-    more = len(kinds) - len(worst)
-    return f", but {', '.join(worst)}{f' and {more} more' if more else ''}" if worst else ""
-
-
-def unit(metric: str) -> str:
-    """`ttft_ms.p99` -> `ms TTFT p99`; a rate gets its own words."""
-    name, _, percentile = metric.partition(".")
-    if name in _UNITS:
-        return _UNITS[name]
-    return f"ms {name.removesuffix('_ms').upper()} {percentile}".strip()
-
-
-def _changed(metric: str) -> str:
-    """What has changed, without the unit of its figure: `TTFT p99`, `start-up time`."""
-    return "start-up time" if metric == "start_s" else unit(metric).removeprefix("ms ")
 
 
 def _figure(interval: Interval) -> str:

@@ -12,11 +12,22 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from advisor.records import Decision, Objective
+from advisor.records import Decision, Interval, Objective, Tradeoff
 from advisor.serving_profile.args import format_lines, quoted
-from advisor.serving_profile.schema import Figure, LeftBehind, Profile, Rejected, Serve, StartParts, Workload
+from advisor.serving_profile.schema import (
+    Cost,
+    DecisionPart,
+    Figure,
+    LeftBehind,
+    Profile,
+    Rejected,
+    Serve,
+    StartParts,
+    Workload,
+)
 from advisor.serving_profile.values import Part, Ratio
 from advisor.units import changes, number
+from advisor.verdict.words import told_costs
 
 _WIDTH = 120
 _DEFAULT_SAMPLES = 2  # of a launch: --samples
@@ -59,7 +70,7 @@ def _head(profile: Profile) -> Iterator[str]:
         yield "RANDOM WEIGHTS: see model.note."
     yield ""
     yield f"Decision: {profile.decision.outcome.value}. {_advice(profile.decision.outcome)}"
-    yield from _wrapped(profile.decision.reason)
+    yield from _wrapped(profile.decision.reason + _costs(profile.decision))
     yield from _compared(profile)
     yield ""
     yield "Measure it again:"
@@ -72,6 +83,18 @@ def _advice(decision: Decision) -> str:
     if decision is Decision.KEEP_DEFAULTS:
         return "Serve with the default: nothing that was tried is better, and that is a good result."
     return "Serve with the default: the fresh launches do not settle whether the challenger is better."
+
+
+def _costs(decision: DecisionPart) -> str:
+    """What a recommended gain costs, beside it."""
+    if decision.outcome is not Decision.IMPROVED:
+        return ""
+    return told_costs([_tradeoff(cost) for cost in decision.costs or ()])
+
+
+def _tradeoff(cost: Cost) -> Tradeoff:
+    ratio = Interval(cost.ratio.value, cost.ratio.low, cost.ratio.high)
+    return Tradeoff(cost.metric, ratio, cost.proven is not False)
 
 
 def _wrapped(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.records import Command, Objective, from_json, to_json
+from advisor.records import Command, Interval, Objective, Tradeoff, from_json, to_json
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.text import profile_text
@@ -53,6 +53,15 @@ def test_form(profile):
     assert "seeds: [0, 1]" in text
     assert re.search(r"output_tok_s: \{mean: \d+, low: \d+, high: \d+\}", text)
     assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_head_says_what_a_gain_costs(study):
+    """Who reviews the file reads its head: a recommendation must not be silent there about its price."""
+    worse = (Tradeoff("tpot_ms.p50", Interval(1.27, 1.2, 1.3)), Tradeoff("start_s", Interval(1.4, 0.9, 1.9), proven=False))
+    told = "but TPOT p50 +27.0%, perhaps start-up time +40.0%"
+    for made, is_told in ((study.RESULT, True), (study.keep_defaults(), False)):
+        head = profile_text(build_profile(replace(made, verdict=replace(made.verdict, tradeoffs=worse)))).split("\nschema:")[0]
+        assert (told in head.replace("\n# ", " ")) is is_told
 
 
 def test_head_says_what_was_decided(study, profile):
