@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
@@ -29,6 +28,7 @@ from advisor.serving_profile.store import read_profile
 from advisor.study.endings import termination_is_ctrl_c
 from advisor.units import parse_duration_s
 from benchmarks.shelf_entries import LIST, MODELS, Shelf, chosen, read_shelf, study_names, told, tune_words
+from benchmarks.shelf_pack import pack
 from benchmarks.shelf_runs import FAILED, Clock, Ended, model_folder, remaining_s, run_all, run_logged
 from benchmarks.shelf_table import read_verified, table, with_table
 
@@ -145,20 +145,6 @@ def write_table(given: argparse.Namespace) -> int:
     return 0
 
 
-def pack(path: Path, given: argparse.Namespace, shelf: Shelf) -> None:
-    """Profiles, verifications, logs and journals in one file, to be carried off a machine that goes away; unpack it with tar."""
-    inside = [*sorted((given.profiles / shelf.gpu).glob("*.yaml")), *sorted(given.logs.glob("*.log"))]
-    inside += [given.verified] if given.verified.exists() else []
-    inside += [file for name in ("study.json", "trials.jsonl") for file in sorted(given.runs.glob(f"*/{name}"))]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as archive:
-        for file in inside:
-            # Below the working folder under their own names, so that unpacking there puts each where the next run looks for it.
-            resolved, here = file.resolve(), Path.cwd().resolve()
-            archive.add(file, str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(resolved).lstrip("/"))
-    say(f"packed {len(inside)} files into {path}")
-
-
 def profile_path(given: argparse.Namespace, shelf: Shelf, name: str) -> Path:
     return given.profiles / shelf.gpu / f"{name}.yaml"
 
@@ -182,7 +168,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--older", default="24h", help="with --verify: profiles of at least this age")
     parser.add_argument("--launches", type=int, help="with --verify: fresh launches of each side")
     parser.add_argument("--challenger", action="store_true", help="with --verify: candidates that were not chosen, too")
-    parser.add_argument("--pack", type=Path, help="at the end: all that was made, as one .tar.gz")
+    parser.add_argument("--pack", type=Path, help="at the end: what was made, and what studies need to go on, as .tar.gz")
     parser.add_argument("--shelf", type=Path, default=LIST, help="list of entries")
     parser.add_argument("--models", type=Path, default=Path("models"), help="folder of model folders")
     parser.add_argument("--profiles", type=Path, default=Path("profiles"))
@@ -209,7 +195,8 @@ def run(given: argparse.Namespace) -> int:
             ended = (verify_old if given.verify else tune_missing)(given, shelf, clock)
     finally:
         if given.pack:
-            pack(given.pack, given, shelf)
+            made = [*(given.profiles / shelf.gpu).glob("*.yaml"), *given.logs.glob("*.log"), given.verified]
+            say(pack(given.pack, made, given.runs))
     if not ended:
         say("nothing to do: " + ("no profile is due" if given.verify else "every profile is there"))
     counted = {state: sum(item.state == state for item in ended) for state in dict.fromkeys(item.state for item in ended)}

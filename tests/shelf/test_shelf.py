@@ -211,13 +211,35 @@ def test_missing_profiles_are_made_in_turn_and_a_failure_ends_nothing(place, cap
 
 def test_a_shelf_that_is_full_does_nothing(place, capsys):
     path = write_list(place, first=1)
-    assert main("--shelf", path) == 0 and main("--shelf", path, "--pack", "all.tar.gz") == 0
+    assert main("--shelf", path) == 0 and main("--shelf", path) == 0
     assert "nothing to do: every profile is there" in capsys.readouterr().out
+
+
+def test_what_a_study_needs_to_go_on_elsewhere_is_packed(place):
+    """Unpacked in another folder, the same command finds profile and study there."""
+    path = write_list(place, first=1)
+    assert main("--shelf", path) == 0
+    study = place / "runs/shelf/first-h200"
+    files = ("0000-baseline/bench-seed0.json", "0000-baseline/answers.json", "0001-search/bench-seed0.json", "0001-search/server.log")
+    for name in files:
+        (study / "launches" / name).parent.mkdir(parents=True, exist_ok=True)
+        (study / "launches" / name).write_text("{}")
+    (study / "cache").mkdir()
+    (study / "cache" / "compiled").write_text("much")
+    assert main("--shelf", path, "--pack", "all.tar.gz") == 0
+    elsewhere = place / "elsewhere"
     with tarfile.open(place / "all.tar.gz") as archive:
-        assert set(archive.getnames()) == {
-            "profiles/h200/first.yaml", "runs/shelf-logs/first-1.log",
-            "runs/shelf/first-h200/study.json", "runs/shelf/first-h200/trials.jsonl",
-        }  # fmt: skip
+        archive.extractall(elsewhere, filter="data")
+    packed = {str(file.relative_to(elsewhere)) for file in elsewhere.rglob("*") if file.is_file()}
+    launches = "runs/shelf/first-h200/launches"
+    assert packed == {
+        "profiles/h200/first.yaml", "runs/shelf-logs/first-1.log",
+        "runs/shelf/first-h200/study.json", "runs/shelf/first-h200/trials.jsonl",
+        f"{launches}/0000-baseline/bench-seed0.json", f"{launches}/0000-baseline/answers.json",
+        f"{launches}/0001-search/server.log",
+    }  # fmt: skip
+    with tarfile.open(place / "all-raw.tar.gz") as archive:
+        assert archive.getnames() == [f"{launches}/0001-search/bench-seed0.json"]
 
 
 def test_nothing_begins_that_is_not_expected_to_fit(place, capsys):
