@@ -39,7 +39,9 @@ def figures(verdict: Verdict) -> str:
     if verdict.noise is not None:
         gain = f", {_smallest(verdict)} would have shown" if verdict.smallest_gain is not None else ""
         told.append(f"launches of the default differ by {verdict.noise:.1%}{gain}")
-    return f"{unit(metric)}: {'; '.join(told)}" if told else ""
+    else:
+        told.append("what launches of the default differ by was not measured")
+    return f"{unit(metric)}: {'; '.join(told)}"
 
 
 def _smallest(verdict: Verdict) -> str:

@@ -123,6 +123,13 @@ def test_the_noise_is_told_where_the_candidate_failed(tmp_path):
     assert lines[1] == "output tok/s: launches of the default differ by 0.6%"
 
 
+def test_a_noise_that_was_not_measured_is_said(tmp_path):
+    """Every candidate was dropped: the default was launched once, and nobody knows how lucky that was."""
+    kept = Verdict(Decision.KEEP_DEFAULTS, "no candidate could win: x=1 was dropped", "output_tok_s", Candidate())
+    lines = summary(result(kept), tmp_path / "p.yaml")
+    assert lines[1] == "output tok/s: what launches of the default differ by was not measured"
+
+
 LONG = "x=1 failed when launched afresh: crashed: Traceback\n  File a\r\n" + "line of a log, " * 100
 ENDINGS = {
     "improved": VERDICT,
