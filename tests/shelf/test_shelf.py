@@ -220,10 +220,10 @@ def test_what_a_study_needs_to_go_on_elsewhere_is_packed(place):
     path = write_list(place, first=1)
     assert main("--shelf", path) == 0
     study = place / "runs/shelf/first-h200"
-    files = ("0000-baseline/bench-seed0.json", "0000-baseline/answers.json", "0001-search/bench-seed0.json", "0001-search/server.log")
-    for name in files:
-        (study / "launches" / name).parent.mkdir(parents=True, exist_ok=True)
-        (study / "launches" / name).write_text("{}")
+    for folder, names in {"0000-baseline": ("bench-seed0", "answers"), "0001-search": ("bench-seed0", "answers")}.items():
+        (study / "launches" / folder).mkdir(parents=True)
+        for name in names:
+            (study / "launches" / folder / f"{name}.json").write_text("{}")
     (study / "cache").mkdir()
     (study / "cache" / "compiled").write_text("much")
     assert main("--shelf", path, "--pack", "all.tar.gz") == 0
@@ -236,7 +236,7 @@ def test_what_a_study_needs_to_go_on_elsewhere_is_packed(place):
         "profiles/h200/first.yaml", "runs/shelf-logs/first-1.log",
         "runs/shelf/first-h200/study.json", "runs/shelf/first-h200/trials.jsonl",
         f"{launches}/0000-baseline/bench-seed0.json", f"{launches}/0000-baseline/answers.json",
-        f"{launches}/0001-search/server.log",
+        f"{launches}/0001-search/answers.json",
     }  # fmt: skip
     with tarfile.open(place / "all-raw.tar.gz") as archive:
         assert archive.getnames() == [f"{launches}/0001-search/bench-seed0.json"]

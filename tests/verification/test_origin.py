@@ -49,6 +49,24 @@ def test_the_plan_of_the_study_goes_with_it():
     assert plan_of(profile, client_processes=5).client_processes == 5
 
 
+def test_several_loads_are_measured_again_and_planned_anew():
+    """The profile does not hold how many requests the lower loads had."""
+    load = dataclasses.replace(WORKLOAD, loads=(2.0, 8.0))
+    base = result({"enforce_eager": True}, Decision.IMPROVED)
+    twice = tuple(
+        dataclasses.replace(
+            trial,
+            plan=SamplingPlan(96, 1, load_prompts=(32,)),
+            samples=tuple(dataclasses.replace(one, load=at) for one in trial.samples for at in load.loads),
+        )
+        for trial in base.trials
+    )
+    profile = build_profile(dataclasses.replace(base, workload=load, trials=twice))
+    found = request(profile)
+    assert found.workload.loads == (2.0, 8.0) and found.workload.num_prompts == 96
+    assert found.samples == 1 and plan_of(profile) is None
+
+
 def test_objective_and_slo_come_back():
     goal = Objective("goodput", ("output_tok_s",), (SloLimit("ttft_ms", 500.0), SloLimit("tpot_ms", 30.0, 0.9)))
     base = result({"enforce_eager": True}, Decision.IMPROVED)
