@@ -22,9 +22,10 @@ from typing import Any
 from advisor.anatomy import document as documents
 from advisor.anatomy.modes import TITLES, what_runs
 from advisor.anatomy.plot import plot_anatomy
-from advisor.anatomy.square import HEADER, bare_ms, chosen, square
+from advisor.anatomy.square import HEADER, chosen, square
 from advisor.errors import AdvisorError
 from advisor.journal import write_atomically
+from advisor.stepping.figures import bare_ms
 from benchmarks.launcher import GOALS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "evidence"

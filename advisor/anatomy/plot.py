@@ -32,7 +32,7 @@ _STEPS, _PREFILL, _START = 4.7, 2.2, 2.4  # widths of the upper panels
 _UPPER, _SHARES = 2.5, 1.6  # heights of panels
 _LINE, _LABELS = 0.18, 0.55  # heights of a line of text, and of what stands below a panel
 _LEGEND_COLUMNS, _LEGEND_LINE = 4, 0.2
-_CHARACTERS = 95, 160, 48  # that fit into the title, a note, a line above a panel
+_CHARACTERS = 85, 145, 48  # that fit into the title, a note, a line above a panel
 
 
 def plot_anatomy(

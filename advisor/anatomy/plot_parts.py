@@ -18,7 +18,7 @@ PARTS = {
     "idle": "host overhead: the GPU idles",
     "rest": "above the floor, not split",
 }
-_MOST = 150  # characters of a reason in the picture; the tables tell it whole
+_MOST = 200  # characters of a reason in the picture; the tables tell it whole
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,10 @@ def unsteady():
 
 
 def untraced():
-    failed = {**mode("both"), "status": "failed", "reason": "RuntimeError: no room " * 20, "decode": [], "prefill": []}
+    reason = (
+        "RuntimeError: CUDA out of memory. GPU 0 has a total capacity of 139.72 GiB, of which 12.31 MiB is free. " * 4
+    )
+    failed = {**mode("both"), "status": "failed", "reason": reason, "decode": [], "prefill": []}
     return document({"none": mode("none", FEW, traced=False), "compile": mode("compile", FEW), "both": failed})
 
 
@@ -45,21 +48,37 @@ def resolved_alike():
     })  # fmt: skip
 
 
+def scaled(found, factor):
+    for item in found["modes"].values():
+        for row in item["decode"]:
+            row |= {name: value * factor for name, value in row.items() if name.endswith("_ms") and value is not None}
+    return found
+
+
+def last_of_three_alike():
+    ran = {name: mode(name, FEW) for name in ("none", "compile", "full")}
+    return document({**ran, "piecewise": skipped("piecewise", "full"), "both": skipped("both", "full")})
+
+
+NEAR = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 520, 600)
 SHAPES = {
     "five modes, 11 sizes": document,
+    "numbers of five digits, all with a star": lambda: scaled(
+        document({name: mode(name, spread=0.4) for name in MODES}), 0.001
+    ),
     "one mode, one size, no prefill": lambda: document({"both": mode("both", (1,), prefills=())}),
     "one mode, three sizes": lambda: document({"none": mode("none", FEW)}),
     "two modes": lambda: document({name: mode(name, (1, 2, 3, 4)) for name in ("none", "compile")}),
     "four modes, near sizes, a long name": lambda: document(
-        {name: mode(name, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600)) for name in ("none", "compile", "full", "both")},
-        name="A-name-of-" + "x" * 90,
+        {name: mode(name, NEAR) for name in ("none", "compile", "full", "both")}, name="A-name-of-" + "x" * 90
     ),
-    "steps of microseconds": lambda: document({"none": {**mode("none", FEW), "decode": [decode("none", b, 9e6) for b in FEW]}}),
+    "steps of seconds": lambda: scaled(document({"none": mode("none", FEW)}), 1000),
     "not steady": unsteady,
     "not traced": untraced,
     "resolved alike": resolved_alike,
+    "the last of three resolved alike": last_of_three_alike,
     "a processor": lambda: documents.read(CPU_FILE),
-}  # fmt: skip
+}
 
 
 def figure(found):
@@ -231,7 +250,7 @@ def test_a_processor_shows_step_and_floor_and_says_why():
 def test_what_could_not_be_measured_is_told():
     shown = said(figure(untraced()))
     assert "not split, no GPU time: not traced: CUPTI_ERROR" in shown
-    assert "compile, full graphs: failed: RuntimeError: no room" in shown
+    assert "compile, full graphs: failed: RuntimeError: CUDA out of memory." in shown
     assert "no floor" not in shown
     without = mode("none", FEW)
     for row in without["decode"]:
