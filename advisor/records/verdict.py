@@ -62,6 +62,7 @@ class Tradeoff:
     metric: str
     ratio: Interval  # challenger over baseline as it is: 1.27 is 27% more, whichever way is better
     proven: bool = True  # the whole interval is on that side; otherwise it was measured, and too few launches to be sure
+    load: float | None = None  # at which it got worse, of a workload with several; None: over all of them
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,10 @@ Clean = Callable[[str], str]
 
 
 def costs(verdict: Verdict) -> list[Cost]:
-    return [Cost(metric=item.metric, ratio=_ratio(item.ratio), proven=None if item.proven else False) for item in verdict.tradeoffs]
+    return [
+        Cost(metric=item.metric, ratio=_ratio(item.ratio), proven=None if item.proven else False, load=item.load)
+        for item in verdict.tradeoffs
+    ]
 
 
 def finalists(verdict: Verdict, clean: Clean) -> list[FinalistEntry]:

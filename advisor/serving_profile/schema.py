@@ -130,6 +130,7 @@ class Cost(Part):
     metric: str = Field(description="figure that got worse")
     ratio: Ratio = Field(description="challenger over default, not oriented")
     proven: bool | None = Field(default=None, description="false: measured, but the interval does not exclude that it is luck")
+    load: Number | None = Field(default=None, description="at which it got worse, where the workload has several")
 
 
 class FinalistEntry(Part):

@@ -94,7 +94,7 @@ def _costs(decision: DecisionPart) -> str:
 
 def _tradeoff(cost: Cost) -> Tradeoff:
     ratio = Interval(cost.ratio.value, cost.ratio.low, cost.ratio.high)
-    return Tradeoff(cost.metric, ratio, cost.proven is not False)
+    return Tradeoff(cost.metric, ratio, cost.proven is not False, cost.load)
 
 
 def _wrapped(text: str) -> list[str]:

@@ -49,19 +49,43 @@ def tradeoffs(trials: Sequence[Trial], challenger: Candidate, objective: Objecti
     """What got worse, the objective itself left out: what is proven first, then by size.
 
     Proven: by 2% or more with the whole interval on that side. With two or three launches an interval is wide enough to hide a
-    loss of a fifth, so one that is not proven is told too, from 5% and twice what launches differ by.
+    loss of a fifth, so one that is not proven is told too, from 5% and twice what launches differ by. With several loads each of
+    them is looked at alone too, and the objective with it.
     """
-    worse = []
-    for metric in _metrics(objective):
-        found = _comparison(trials, challenger, objective, metric)
-        if found is None or metric == objective.metric:
-            continue
-        ratio, way = found.interval(_TAIL), 1 if _objective(objective, metric).maximise else -1
-        lost = -way * found.gain
-        proven = (ratio.high < 1 if way > 0 else ratio.low > 1) and lost >= math.log(1 + MIN_GAIN)
-        if proven or lost >= max(math.log(1 + SEEN_LOSS), 2 * found.launch_deviation):
-            worse.append(Tradeoff(metric, ratio, proven))
-    return tuple(sorted(worse, key=lambda item: (not item.proven, -abs(math.log(item.ratio.value)))))
+    measured = [metric for metric in _metrics(objective) if metric != objective.metric]
+    worse = [_lost(trials, challenger, objective, metric) for metric in measured]
+    for load, part in _at_each_load(trials, objective).items():
+        found = [_lost(part, challenger, objective, metric) for metric in _metrics(objective) if metric != "start_s"]
+        worse += [dataclasses.replace(item, load=load) for item in found if item]
+    told = [item for item in worse if item]
+    return tuple(sorted(told, key=lambda item: (not item.proven, -abs(math.log(item.ratio.value)))))
+
+
+def _lost(trials: Sequence[Trial], challenger: Candidate, objective: Objective, metric: str) -> Tradeoff | None:
+    """The metric if it got worse; None where it did not, or was not measured."""
+    found = _comparison(trials, challenger, objective, metric)
+    if found is None:
+        return None
+    ratio, way = found.interval(_TAIL), 1 if _objective(objective, metric).maximise else -1
+    lost = -way * found.gain
+    proven = (ratio.high < 1 if way > 0 else ratio.low > 1) and lost >= math.log(1 + MIN_GAIN)
+    if proven or lost >= max(math.log(1 + SEEN_LOSS), 2 * found.launch_deviation):
+        return Tradeoff(metric, ratio, proven)
+    return None
+
+
+def _at_each_load(trials: Sequence[Trial], objective: Objective) -> dict[float, list[Trial]]:
+    """The fresh launches as if each load were the only one. Empty for one load, and for loads that each launch finds for itself.
+
+    A figure is the mean over all loads, in which a gain at one hides a loss at another.
+    """
+    own = [trial for trial in trials if trial.phase == "confirm"]
+    loads = sorted({sample.load for trial in own for sample in trial.samples if sample.load is not None})
+    if len(loads) < 2 or objective.find_load:
+        return {}
+    return {
+        load: [dataclasses.replace(t, samples=tuple(s for s in t.samples if s.load == load)) for t in own] for load in loads
+    }
 
 
 def compared(trials: Sequence[Trial], challenger: Candidate, objective: Objective) -> tuple[Compared, ...]:

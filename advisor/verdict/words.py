@@ -33,6 +33,10 @@ def changed(metric: str) -> str:
     return "start-up time" if metric == "start_s" else unit(metric).removeprefix("ms ")
 
 
+def _where(item: Tradeoff) -> str:
+    return "" if item.load is None else f" at load {item.load:g}"
+
+
 def told_costs(tradeoffs: Sequence[Tradeoff]) -> str:
     """`, but TPOT p50 +27.0%, perhaps TTFT p50 +9.0%`: what a gain costs belongs into the same line. Worst first.
 
@@ -43,7 +47,7 @@ def told_costs(tradeoffs: Sequence[Tradeoff]) -> str:
         name = item.metric.partition(".")[0]
         kinds.setdefault(_ALIKE.get(name, name), item)
     worst = [
-        f"{'' if item.proven else 'perhaps '}{changed(item.metric)} {percent(item.ratio.value)}"
+        f"{'' if item.proven else 'perhaps '}{changed(item.metric)} {percent(item.ratio.value)}{_where(item)}"
         for item in list(kinds.values())[:_COSTS]
     ]
     more = len(kinds) - len(worst)

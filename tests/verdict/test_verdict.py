@@ -6,11 +6,12 @@ import random
 import pytest
 
 from advisor.errors import LaunchesFailed
-from advisor.records import Candidate, Decision, Dropped, Objective, Outcome, Trial
+from advisor.records import Candidate, Decision, Dropped, Objective, Outcome, SloLimit, Trial
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
 from advisor.verdict.decide import decide
 from advisor.verdict.finalists import choose
+from advisor.verdict.words import told_costs
 from tests.study_help import sample, trial
 
 THROUGHPUT = Objective()
@@ -147,6 +148,41 @@ def test_what_got_worse_is_told_with_its_size():
     ]  # fmt: skip
     assert verdict.baseline["tpot_ms.p50"].value == 10.0 and verdict.tuned["tpot_ms.p50"].value == pytest.approx(12.7)
     assert {"requests_s", "ttft_ms.p99", "itl_ms.p50", "e2el_ms.p99"} <= verdict.ratios.keys()
+
+
+def at_two_loads(*ratios, values=(100, 101, 99)):
+    """Fresh launches at 1 and 64 requests in flight; the challenger's figures there are the default's times `ratios`."""
+    trials = []
+    for item in confirmed(values, values):
+        factors = (1.0, 1.0) if item.candidate.is_baseline else ratios
+        samples = [
+            dataclasses.replace(s, load=load, output_tok_s=s.output_tok_s * factor)
+            for s in item.samples
+            for load, factor in zip((1.0, 64.0), factors, strict=True)
+        ]
+        trials.append(dataclasses.replace(item, samples=tuple(samples)))
+    return trials
+
+
+def test_a_loss_at_one_load_is_told_beside_the_gain_over_all_of_them():
+    """+50% and -25% are +6% on average, which is `improved`: who serves one request at a time must read of his loss."""
+    verdict = decide(at_two_loads(0.75, 1.5), THROUGHPUT)
+    assert verdict.decision is Decision.IMPROVED
+    (cost,) = verdict.tradeoffs
+    assert (cost.metric, cost.load, cost.proven) == ("output_tok_s", 1.0, True)
+    assert told_costs(verdict.tradeoffs) == ", but output tok/s -25.0% at load 1"
+    assert decide(at_two_loads(1.1, 1.5), THROUGHPUT).tradeoffs == ()
+
+
+def test_loads_that_launches_find_for_themselves_are_no_loads_of_the_workload():
+    found = [
+        dataclasses.replace(item, samples=tuple(
+            dataclasses.replace(s, load=60.0 + 4 * item.round + (8 if item.candidate.is_baseline else 0)) for s in item.samples
+        ))
+        for item in confirmed([100, 101, 99], [80, 81, 79])
+    ]  # fmt: skip
+    highest = Objective("max_concurrency", find_load="concurrency", slo=(SloLimit("ttft_ms", 500, 0.99),))
+    assert all(cost.load is None for cost in decide(found, highest).tradeoffs)
 
 
 def test_what_launches_differ_by_is_no_tradeoff():
