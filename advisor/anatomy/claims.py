@@ -39,12 +39,17 @@ def launch_cost(document: Mapping[str, Any], steps: Steps) -> str:
 
 
 def host_overhead(document: Mapping[str, Any], steps: Steps) -> str:
+    """The time that the GPU idles, and the host's work timed by itself, of which a pipelined core hides some."""
     if other := _other_model(document, "8B", 16):
         return other
     shares = {name: host_shares(rows).get(1) for name, rows in steps.items()}
     told = [f"{TITLES[name]} {share:.0%}" for name, share in shares.items() if share is not None]
     if told:
-        return f"at batch 1 the GPU has nothing to do for this share of the step: {', '.join(told)}"
+        work = {name: rows[1].get("host_work_ms") for name, rows in steps.items() if 1 in rows}
+        alone = [f"{TITLES[name]} {ms(value)}" for name, value in work.items() if value is not None]
+        return f"at batch 1 the GPU has nothing to do for this share of the step: {', '.join(told)}" + (
+            f"; the host's work for a step, timed by itself: {', '.join(alone)}" if alone else ""
+        )
     reasons = [rows[1]["reason"] for rows in steps.values() if 1 in rows and rows[1].get("reason")]
     return f"not measured: {reasons[0]}" if reasons else told_missing(document["modes"], ("none",), 1)
 

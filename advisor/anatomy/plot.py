@@ -14,6 +14,7 @@ from typing import Any
 from advisor.anatomy.plot_panels import (
     ABOVE,
     FLOOR,
+    WORK_LINE,
     draw_prefill,
     draw_shares,
     draw_starts,
@@ -22,7 +23,7 @@ from advisor.anatomy.plot_panels import (
     mode_line,
     part_fill,
 )
-from advisor.anatomy.plot_parts import PARTS, Picture, Shown, picture
+from advisor.anatomy.plot_parts import PARTS, WORK, Picture, Shown, picture
 from advisor.errors import AdvisorError, EnvironmentMismatch
 from advisor.report.plot_files import write_plot
 
@@ -106,9 +107,9 @@ class _Sheet:
     def text(self, left: float, top: float, text: str, **how: Any) -> None:
         self.figure.text(*self.at(left, top), text, va="top", **how)
 
-    def legend(self, top: float, handles: Sequence[Any]) -> None:
+    def legend(self, top: float, handles: Sequence[Any], columns: int) -> None:
         self.figure.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=self.at(_LEFT, top), ncols=_LEGEND_COLUMNS,
+            handles=handles, loc="upper left", bbox_to_anchor=self.at(_LEFT, top), ncols=columns,
             borderaxespad=0.0, handlelength=3.0, columnspacing=1.8, labelspacing=0.35,
         )  # fmt: skip
 
@@ -128,9 +129,9 @@ def _mode_legend(sheet: _Sheet, top: float, shown: Picture) -> None:
 
     handles: list[Any] = [Line2D([], [], label=mode.title, **mode_line(mode.name)) for mode in shown.modes]
     if shown.floor:
-        handles.append(Line2D([], [], label="floor: reading weights and KV cache", **FLOOR))
+        handles.append(Line2D([], [], label=PARTS["floor"], **FLOOR))
         handles.append(Patch(facecolor=ABOVE, label="best step above the floor"))
-    sheet.legend(top, handles)
+    sheet.legend(top, handles, _LEGEND_COLUMNS)
 
 
 def _upper(sheet: _Sheet, top: float, shown: Picture) -> None:
@@ -141,10 +142,14 @@ def _upper(sheet: _Sheet, top: float, shown: Picture) -> None:
 
 
 def _part_legend(sheet: _Sheet, top: float, shown: Picture) -> None:
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     sheet.text(_LEFT, top, "Shares of a step; above each bar the whole step in ms", fontsize=8.5, fontweight="bold")
-    sheet.legend(top + 0.23, [Patch(label=PARTS[name], **part_fill(name)) for name in shown.kinds])
+    handles: list[Any] = [Patch(label=PARTS[name], **part_fill(name)) for name in shown.kinds]
+    if any(bar.work_ms is not None for mode in shown.modes for bar in mode.bars):
+        handles.append(Line2D([], [], label=WORK, **WORK_LINE))
+    sheet.legend(top + 0.23, handles, len(handles))
 
 
 def _same(mode: Shown) -> list[str]:

@@ -13,22 +13,24 @@ from advisor.stepping.figures import STEADY, ms
 Modes = Mapping[str, Mapping[str, Any]]
 # Parts of a step, from the bottom of a bar to its top, and what the legend calls them.
 PARTS = {
-    "floor": "floor: reading weights and KV cache",
+    "floor": "floor: weights and KV cache",
     "other": "other GPU work",
     "idle": "host overhead: the GPU idles",
     "rest": "above the floor, not split",
 }
+WORK = "the host's work, timed by itself"
 _MOST = 200  # characters of a reason in the picture; the tables tell it whole
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One step. `parts` are milliseconds, under names of PARTS."""
+    """One step. `parts` are milliseconds, under names of PARTS; `work_ms` is what the host does for it, hidden or not."""
 
     batch: int
     step_ms: float
     parts: Mapping[str, float]
     steady: bool
+    work_ms: float | None = None
 
     @property
     def shares(self) -> dict[str, float]:
@@ -126,7 +128,7 @@ def bar(row: Mapping[str, Any]) -> Bar:
         split = {"floor": floor, "rest": row["step_ms"] - floor}
     else:
         split = dict(zip(("floor", "other", "idle"), parts(row).values(), strict=True))
-    return Bar(row["batch"], row["step_ms"], split, row["steady"])
+    return Bar(row["batch"], row["step_ms"], split, row["steady"], row.get("host_work_ms"))
 
 
 def told_start(start: Mapping[str, Any]) -> str:

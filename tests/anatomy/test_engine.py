@@ -48,6 +48,9 @@ def test_a_processor_says_what_applies(engine_python, tiny_model, tmp_path):
     assert document["bandwidth"]["gb_s"] > 0.1
     assert (full["status"], full["same_as"]) == ("skipped", "none")
     assert "no CUDA graphs here" in ended.stdout
+    drawn = output.with_suffix(".svg")
+    assert ended.stdout.splitlines()[-2:] == [str(output), str(drawn)]
+    assert "a processor has no GPU time" in drawn.read_text()  # beside its outlines stands each text as a comment
     assert "vLLM runs the same as for 'no optimisation' here" in ended.stderr
 
 

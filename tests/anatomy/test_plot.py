@@ -193,6 +193,19 @@ def test_bars_are_the_parts_of_the_steps():
 
 
 @drawing
+def test_the_work_of_the_host_is_a_dash_where_it_ends():
+    """Measured by itself: at the top of a bar the step waits for it, further down it hides behind the GPU."""
+    found = document({"none": mode("none", FEW), "both": mode("both", FEW)})
+    for axes, name in zip(figure(found).axes[3:], ("none", "both"), strict=True):
+        ends = [dash.get_segments()[0][0][1] for dash in axes.collections[1::2]]
+        rows = found["modes"][name]["decode"]
+        assert ends == pytest.approx([100 * row["host_work_ms"] / row["step_ms"] for row in rows])
+    assert plot_parts.WORK in said(figure(found))
+    cpu = figure(documents.read(CPU_FILE))
+    assert plot_parts.WORK not in said(cpu) and not cpu.axes[3].collections
+
+
+@drawing
 def test_steps_and_floor_stand_over_their_batch_sizes():
     found = document({"both": mode("both", FEW)})
     floor, steps = [line for line in figure(found).axes[0].lines if len(line.get_xdata()) == 3]
