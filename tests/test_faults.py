@@ -176,6 +176,8 @@ PROOFS = [
     lost_proof("fades_after_n:8", "faded under the load that went on", asked=LONG_SOAK),  # from the second sample on
     lost_proof("stale_kernels", "did not stand its second start, with the code that the first one compiled",
                Outcome.FAILED_TO_START, "restart"),
+    lost_proof("hangs_again", "did not stand its second start, with the code that the first one compiled: timed_out: no sign",
+               Outcome.TIMED_OUT, "restart", asked={"limits": IMPATIENT}),
     lost_proof("memory_hog", "left only 0.1% of the memory free", gpu=True),
     lost_proof("orphan_child", "left processes behind at 2 of 2 stops, which had to be killed: pid", phase="confirm", gpu=True),
     lost_proof("plain_words", "the quality command scores 0, the baseline 1"),

@@ -52,6 +52,7 @@ FAULTS = {
     "dies_on_launch_n": "SIGKILL ends it in its tenth completion, the Nth time that it is started with a compile cache (default 2)",
     "stale_compile": "it crashes on what its first start left in the compile cache",
     "stale_kernels": "it crashes on what its first start left in the kernel cache, if it was told where to keep one",
+    "hangs_again": "the start stops moving on what its first start left in the kernel cache, if it was told where to keep one",
     "stalls_after_n": "all is silent after N completions (default 10): connections are taken, nothing is answered",
     "fades_after_n": "each token takes longer and longer after N completions (default 100)",
     "engine_dies": "the engine process ends after completion N (default 1); the rest goes on, /health says 200",
@@ -349,6 +350,8 @@ def misbehave_at_start() -> None:
     if stale and starts_with(stale) > 1:
         fake_log.failing("stale_cache")
         sys.exit(1)
+    if FAULT == "hangs_again" and starts_with("TRITON_CACHE_DIR") > 1:
+        time.sleep(600)
     if FAULT in ("memory_stays", "memory_moves"):
         take_gpu_memory(FAULT == "memory_moves", 30_000)  # pid 1, which no signal of ours ends
     if FAULT == "slow_start":
