@@ -19,8 +19,8 @@ from advisor.anatomy.plot_panels import (
     draw_shares,
     draw_starts,
     draw_steps,
-    is_tight,
     mode_line,
+    numbers_height,
     part_fill,
 )
 from advisor.anatomy.plot_parts import PARTS, WORK, Picture, Shown, picture
@@ -71,7 +71,7 @@ def draw(shown: Picture) -> Any:
     columns = 2 if len(shown.modes) in (1, 2, 4) else 3
     width = (WIDTH - _LEFT - _RIGHT - _BETWEEN * (columns - 1)) / columns
     rows = [shown.modes[first : first + columns] for first in range(0, len(shown.modes), columns)]
-    numbers = 0.42 if is_tight(shown.batches, width) else 0.22
+    numbers = numbers_height(shown, width)
     below = [line for text in shown.notes for line in textwrap.wrap(text, _CHARACTERS[1], subsequent_indent="    ")]
     entries = len(shown.modes) + 2 * bool(shown.floor)
     strips = [

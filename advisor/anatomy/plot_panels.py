@@ -120,7 +120,17 @@ def _label_numbers(axes: Any, numbers: Sequence[int], width: float) -> None:
 # ---------------------------------------------------------------- shares
 
 
-def is_tight(batches: Sequence[int], width: float) -> bool:
+def numbers_height(shown: Picture, width: float) -> float:
+    """Of what stands above bars in panels of this width."""
+    longest = max(len(_number(bar)) for mode in shown.modes for bar in mode.bars)
+    return 0.12 + _DIGIT * longest if _is_tight(shown.batches, width) else 0.22
+
+
+def _number(bar: Bar) -> str:
+    return f"{bare_ms(bar.step_ms)}{'' if bar.steady else '*'}"
+
+
+def _is_tight(batches: Sequence[int], width: float) -> bool:
     """Whether numbers above bars have to stand upright."""
     low, high = limits(batches)
     near = min((position(right) - position(left) for left, right in itertools.pairwise(batches)), default=high - low)
@@ -161,6 +171,6 @@ def _number_bars(axes: Any, bars: Sequence[Bar], batches: Sequence[int], width: 
     for bar in bars:
         if bar.batch in numbered:
             axes.text(
-                position(bar.batch), 103, f"{bare_ms(bar.step_ms)}{'' if bar.steady else '*'}",
-                ha="center", va="bottom", fontsize=7, rotation=90 if is_tight(batches, width) else 0,
+                position(bar.batch), 103, _number(bar),
+                ha="center", va="bottom", fontsize=7, rotation=90 if _is_tight(batches, width) else 0,
             )  # fmt: skip
