@@ -12,7 +12,7 @@ from advisor.attention.grid import DECODE, WARMUP, Cell, steps_of
 from advisor.attention.rows import LATE, by_key, in_order, is_measured, is_refusal, key_of, row_of, with_repeat
 from advisor.attention.shares import Shares
 from advisor.engine.logs import parse_active
-from advisor.stepping.started import START_S, what_started
+from advisor.stepping.started import what_started
 from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
 MEASURED, PARTLY, FAILED, OTHER = "measured", "partly", "failed", "not-as-requested"
@@ -107,7 +107,7 @@ class _Asking:
 
     def _start(self, engine: TargetProcess) -> None:
         """Raises _Stopped where the engine does not start, or runs another backend than it was asked for."""
-        limit_s = min(START_S, max(1.0, self._measuring.shares.left_s))
+        limit_s = self._measuring.shares.start_limit_s(self._run.share_s)
         started = engine.request({"do": "start", "argv": [self._measuring.model, *self._run.argv]}, limit_s)
         if not started["ok"]:
             raise _Stopped(f"{started['error_type']}: {started['error']}")

@@ -49,10 +49,10 @@ def panels(document: Mapping[str, Any]) -> list[Panel]:
 
 
 def _panel(phase: str, cells: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> Panel:
-    out = [one for one in document["left_out"] if one["phase"] == phase]
+    out = [one for one in (*document["left_out"], *_refused(document["backends"])) if one["phase"] == phase]
     columns = tuple(sorted({one["batch"] for one in (*cells, *out)}))
     rows = tuple(sorted({one["context"] for one in (*cells, *out)}))
-    found = {place(one): (EMPTY, ("does not\nfit",)) for one in (*out, *_refused(phase, document["backends"]))}
+    found = {place(one): (EMPTY, ("does not\nfit",)) for one in out}
     found |= {place(cell): _square_of(cell, document) for cell in cells}
     squares = tuple(
         Square(column, row, *found.get((batch, context), (EMPTY, ("not\nmeasured",))))
@@ -63,9 +63,9 @@ def _panel(phase: str, cells: Sequence[Mapping[str, Any]], document: Mapping[str
     return Panel(title, columns, rows, names_of(phase), squares)
 
 
-def _refused(phase: str, backends: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _refused(backends: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows of cells that an engine had no room for."""
-    rows = [row for backend in backends.values() for row in backend["rows"] if row["phase"] == phase]
+    rows = [row for backend in backends.values() for row in backend["rows"]]
     return [row for row in rows if not is_measured(row) and not row["failed"]]
 
 

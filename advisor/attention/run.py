@@ -184,5 +184,8 @@ def _check_any(document: Mapping[str, Any]) -> None:
     states = list(document["backends"].values())
     if any(is_measured(row) for state in states for row in state["rows"]):
         return
-    last = f"the last one: {states[-1]['reason']}" if states else "the time of --budget is too short"
-    raise AdvisorError(f"no backend could be measured; {last}", states[-1].get("log") if states else None)
+    if not states:
+        raise AdvisorError("no backend could be measured: the time of --budget is too short", "raise --budget")
+    reasons = [states[-1]["reason"], *(row["reason"] for row in states[-1]["rows"])]
+    told = next((reason for reason in reasons if reason), "no reason was told")
+    raise AdvisorError(f"no backend could be measured; the last one: {told}", states[-1].get("log"))

@@ -72,7 +72,7 @@ def noises(noise: Mapping[str, Mapping[str, Any]], default: str | None) -> list[
         counts = max(LEAST, found["high"])
         said.append(
             f"noise of {phase}: measured a second time, {default} differed by {found['typical']:.1%} (median of "
-            f"{found['cells']} cells), {found['most']:.1%} at most; differences over {counts:.1%} count, or the cell's own"
+            f"{counted(found['cells'])}), {found['most']:.1%} at most; differences over {counts:.1%} count, or the cell's own"
         )
     return said
 
@@ -96,7 +96,9 @@ def winners(phase: str, cells: Sequence[Mapping[str, Any]], default: str | None)
             said.append(f"{first['best']} wins {won_in}: {later(won, default)}")
     ties = sum(cell["outcome"] == TIE for cell in compared)
     if ties:
-        rest = f"everywhere else a tie ({ties} of {len(compared)} cells)" if said else f"a tie in all {ties} cells"
+        rest = (
+            f"everywhere else a tie ({ties} of {counted(len(compared))})" if said else f"a tie in all {counted(ties)}"
+        )
         said.append(f"{phase}: {rest}")
     return said
 
@@ -106,7 +108,7 @@ def keep(cells: Sequence[Mapping[str, Any]], default: str | None) -> list[str]:
     compared = [cell for cell in cells if cell["outcome"] in COMPARED and cell["over_default"] is not None]
     if not compared or any(cell["outcome"] == AHEAD or _other_wins(cell, default) for cell in compared):
         return []
-    return [f"no backend is ahead of {default}, vLLM's own choice, in any of {len(compared)} cells: keep it"]
+    return [f"no backend is ahead of {default}, vLLM's own choice, in any of {counted(len(compared))}: keep it"]
 
 
 def beside_default(name: str, backends: Mapping[str, Mapping[str, Any]], default: str | None) -> list[str]:
@@ -163,6 +165,10 @@ def ratios_to(
 def steady_rows(backend: Mapping[str, Any] | None) -> dict[tuple[str, int, int], Mapping[str, Any]]:
     rows = backend["rows"] if backend else ()
     return by_key([row for row in rows if is_measured(row) and row["steady"]])
+
+
+def counted(cells: int) -> str:
+    return f"{cells} cell{'s' * (cells != 1)}"
 
 
 def later(cells: Iterable[Mapping[str, Any]], default: str | None) -> str:

@@ -449,5 +449,5 @@ def test_a_file_that_is_none(tmp_path, engines, text, said):
 
 
 def test_a_budget_too_short_for_any_engine_is_told(tmp_path, engines):
-    with pytest.raises(AdvisorError, match="the time of --budget is too short"):
+    with pytest.raises(AdvisorError, match="could be measured: the time of --budget is too short"):
         go(tmp_path, engines, budget_s=10)
