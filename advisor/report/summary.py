@@ -11,6 +11,7 @@ from advisor.records import Candidate, Decision, Interval, Objective, Outcome, S
 from advisor.report.plan import display
 from advisor.search.untried import untried
 from advisor.units import change, changes, duration, number
+from advisor.verdict.output_gate import HIDDEN
 from advisor.verdict.sequential import EACH
 from advisor.verdict.words import changed, told_costs, unit
 
@@ -70,7 +71,8 @@ def _starts(trials: Sequence[Trial], candidate: Candidate) -> str:
 
 def output(result: StudyResult) -> str:
     """What is known of the answers."""
-    weights = "random weights: speed carries over to real ones; " if result.random_weights else ""
+    # Experts, speculation and stop tokens work as the output decides: the profile's note says so of each.
+    weights = "random weights: speed is the architecture's, answers are noise; " if result.random_weights else ""
     candidate = result.verdict.challenger
     gates = [trial.gate for trial in result.trials if trial.gate]
     own = next(
@@ -79,8 +81,12 @@ def output(result: StudyResult) -> str:
     if own:
         return f"{weights}{own}: nothing was judged against it"
     ours = [trial.gate for trial in result.trials if trial.gate and candidate and trial.candidate.key == candidate.key]
+    if wrong := next((gate.reason for gate in ours if gate.passed is False), ""):
+        return f"{weights}the candidate's answers to fixed prompts are not the default's: {_cut(wrong)}"
     if ours and all(gate.passed for gate in ours):
-        return f"{weights}the candidate's answers to fixed prompts agree with the default's"
+        hidden = any(HIDDEN in note for gate in ours for note in gate.notes)
+        doubt = f", as far as they tell: {HIDDEN}" if hidden else ""
+        return f"{weights}the candidate's answers to fixed prompts agree with the default's{doubt}"
     return (weights + "output was not judged") if weights or candidate else ""
 
 

@@ -32,6 +32,7 @@ FLOOR = {"decode": 0.15, "prefill": 0.04, "likeliest": 0.25}
 NOISE_FACTOR = 3.0  # and above it, so many times what the baseline differs from itself
 BLIND_NOISE = 0.5  # baseline against itself: from here on rounding hides what the context does to the answer
 UNSTABLE = 0.5  # the same in units of all that its values vary: from here on its own output depends on chance
+HIDDEN = "rounding hides what the context does to these answers"
 LEAST_AGREEMENT = 0.3  # of the baseline's own agreement; judged only where there are no log-probabilities
 
 
@@ -164,9 +165,7 @@ def _notes(baseline: Sequence[Answers], noise: Mapping[str, float], random_weigh
     if len(compared(baseline)) < len(KINDS):
         notes.append("decode is not compared: this server reports log-probabilities after masking (--logprobs-mode)")
     if noise.get("decode", 0.0) > BLIND_NOISE or context_is_hidden(baseline):
-        notes.append(
-            "rounding hides what the context does to these answers: an error of the attention would not be seen"
-        )
+        notes.append(f"{HIDDEN}: an error of the attention would not be seen")
     if random_weights:
         notes.append("random weights: text says little, since tokens are nearly tied; log-probabilities are compared")
     return notes

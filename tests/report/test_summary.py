@@ -14,6 +14,7 @@ from advisor.records import (
     Finalist,
     GateResult,
     Interval,
+    Outcome,
     StartUp,
     Tradeoff,
     Verdict,
@@ -107,6 +108,22 @@ def test_a_default_whose_own_answers_are_wrong_is_named(tmp_path):
     bad = dataclasses.replace(TRIALS[0], gate=GateResult(passed=False, reason=own))
     lines = summary(result(trials=(bad, *TRIALS[1:])), tmp_path / "p.yaml")
     assert any(own in line and "nothing was judged" in line for line in lines)
+
+
+def test_wrong_answers_are_not_called_unjudged(tmp_path):
+    """A candidate that fell by its answers was judged, and the two lines of an answer must not say otherwise."""
+    far = "log-probabilities while decoding are 0.7 of their spread away"
+    fell = dataclasses.replace(TRIALS[3], outcome=Outcome.WRONG_OUTPUT, gate=GateResult(passed=False, reason=far))
+    lines = summary(result(trials=(*TRIALS[:3], fell), random_weights=False), tmp_path / "p.yaml")
+    assert f"the candidate's answers to fixed prompts are not the default's: {far}" in lines
+
+
+def test_answers_that_tell_little_are_not_called_equal_without_a_word(tmp_path):
+    blind = GateResult(passed=True, notes=("rounding hides what the context does to these answers: an error ...",))
+    trials = tuple(dataclasses.replace(item, gate=blind) for item in TRIALS)
+    lines = summary(result(trials=trials, random_weights=False), tmp_path / "p.yaml")
+    told = "agree with the default's, as far as they tell: rounding hides what the context does to these answers"
+    assert f"the candidate's answers to fixed prompts {told}" in lines
 
 
 def test_what_else_is_known_of_a_gain_is_in_its_line():
