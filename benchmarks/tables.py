@@ -112,7 +112,7 @@ def _command(text: str) -> str:
 
 
 _COLUMNS = {
-    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "launches": "launches", "kernels": "kernels",
+    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "host_work_ms": "host work, ms", "launches": "launches", "kernels": "kernels",
     "operators": "operators", "operators_ms": "in operators, ms", "floor_ms": "floor, ms",
 }  # fmt: skip
 

@@ -43,10 +43,10 @@ def host_overhead(document: Mapping[str, Any], steps: Steps) -> str:
     if other := _other_model(document, "8B", 16):
         return other
     shares = {name: host_shares(rows).get(1) for name, rows in steps.items()}
-    told = [f"{TITLES[name]} {share:.0%}" for name, share in shares.items() if share is not None]
+    told = [f"'{TITLES[name]}' {share:.0%}" for name, share in shares.items() if share is not None]
     if told:
         work = {name: rows[1].get("host_work_ms") for name, rows in steps.items() if 1 in rows}
-        alone = [f"{TITLES[name]} {ms(value)}" for name, value in work.items() if value is not None]
+        alone = [f"'{TITLES[name]}' {ms(value)}" for name, value in work.items() if value is not None]
         return f"at batch 1 the GPU has nothing to do for this share of the step: {', '.join(told)}" + (
             f"; the host's work for a step, timed by itself: {', '.join(alone)}" if alone else ""
         )

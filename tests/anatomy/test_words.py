@@ -211,9 +211,9 @@ def test_each_claim_has_its_measurement_beside_it():
     )
     assert found[1] == (
         "at batch 1 the GPU has nothing to do for this share of the step: "
-        "no optimisation 76%, compile only 75%, full graphs only 4%, compile, piecewise graphs 37%, compile, full graphs 0%; "
-        "the host's work for a step, timed by itself: "
-        "no optimisation 3 ms, compile only 3 ms, full graphs only 3 ms, compile, piecewise graphs 3 ms, compile, full graphs 3 ms"
+        "'no optimisation' 76%, 'compile only' 75%, 'full graphs only' 4%, 'compile, piecewise graphs' 37%, "
+        "'compile, full graphs' 0%; the host's work for a step, timed by itself: 'no optimisation' 3 ms, 'compile only' 3 ms, "
+        "'full graphs only' 3 ms, 'compile, piecewise graphs' 3 ms, 'compile, full graphs' 3 ms"
     )
     assert found[2] == "batch 1: without 10 ms, compile only 8 ms (-20%), graphs only 2.5 ms (-75%), both 2 ms (-80%)"
     assert found[3] == "does not apply: the claim is about INT4 weights, these are 16-bit"
