@@ -112,8 +112,8 @@ def _command(text: str) -> str:
 
 
 _COLUMNS = {
-    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "host_work_ms": "host work, ms", "launches": "launches", "kernels": "kernels",
-    "operators": "operators", "operators_ms": "in operators, ms", "floor_ms": "floor, ms",
+    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "host_work_ms": "host work, ms",
+    "launches": "launches", "kernels": "kernels", "operators": "operators", "operators_ms": "in operators, ms", "floor_ms": "floor, ms",
 }  # fmt: skip
 
 
