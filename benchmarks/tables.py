@@ -11,11 +11,9 @@ import argparse
 import difflib
 import json
 import re
-import shlex
 import statistics
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +24,17 @@ from advisor.anatomy.square import HEADER, chosen, square
 from advisor.errors import AdvisorError
 from advisor.journal import write_atomically
 from advisor.stepping.figures import bare_ms
+from benchmarks import attention_tables
 from benchmarks.launcher import GOALS
+from benchmarks.markdown import command, conditions, markdown, paragraph
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "evidence"
 _BLOCK = re.compile(r"<!-- begin (?P<name>\S+):[^>]*-->\n(?P<body>.*?)<!-- end (?P=name) -->\n", re.DOTALL)
 _ANY_MARK = re.compile(r"<!-- (?:begin|end) ([^\s:]+)")
-_WIDTH = 130
 
 
 class Disagreement(Exception):
     """README and files cannot be brought together without a person."""
-
-
-# ---------------------------------------------------------------- Markdown
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _paragraph(text: str, begin: str = "") -> str:
-    return textwrap.fill(
-        begin + text, _WIDTH, subsequent_indent=" " * len(begin), break_long_words=False, break_on_hyphens=False
-    )
 
 
 def block(name: str, content: str) -> str:
@@ -68,52 +49,29 @@ def anatomy(path: Path) -> str:
     document = documents.read(path)
     modes, batches = document["modes"], chosen(document["modes"])
     parts = [
-        _conditions(document, path.name),
-        "\n".join(map(_command, document["commands"])),
+        conditions(document, path.name, _details(document)),
+        "\n".join(map(command, document["commands"])),
         f"![Steps over the floor, and what they are made of]({path.stem}.svg)",
         "Milliseconds a step, in brackets the share of it that the floor is:",
         markdown(HEADER, square(modes)),
         markdown(*_steps(modes, batches)),
         markdown(*_starts(modes)),
-        "\n".join(_paragraph(text, "- ") for text in document["words"]),
+        "\n".join(paragraph(text, "- ") for text in document["words"]),
         markdown(("claim", "here"), [(item["claim"], item["measured"]) for item in document["claims"]]),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _conditions(document: Mapping[str, Any], name: str) -> str:
-    gpu, versions, model = document["gpu"], document["versions"], document["model"]
-    told = {
-        "driver": gpu.get("driver"),
-        "torch": versions["torch"],
-        "CUDA": versions.get("cuda"),
-        "Python": versions["python"],
-    }
-    others = ", ".join(f"{label} {value}" for label, value in told.items() if value)
-    weights = "**random weights**" if model["random_weights"] else "its own weights"
+def _details(document: Mapping[str, Any]) -> str:
     bandwidth = document.get("bandwidth")
     copies = f" Copies: {bandwidth['gb_s']:,.0f} GB/s, read and written together." if bandwidth else ""
-    return _paragraph(
-        f"{gpu['name']}, {document['cores']} cores, vLLM {versions['vllm']}, {others}, {document['date'][:10]}. "
-        f"{model['name']} ({model['architecture']}), {weights}, {document['context']} tokens of context, medians of "
-        f"{document['steps']} steps.{copies} All figures: [{name}]({name})."
-    )
-
-
-def _command(text: str) -> str:
-    """In lines that a shell takes as one, broken before options."""
-    lines = [""]
-    for word in map(shlex.quote, shlex.split(text)):
-        if word.startswith("--") and len(lines[-1]) > _WIDTH - 45:
-            lines.append(word)
-        else:
-            lines[-1] += f" {word}" if lines[-1] else word
-    return " \\\n".join(("        " if number else "    ") + line for number, line in enumerate(lines))
+    return f"{document['context']} tokens of context, medians of {document['steps']} steps.{copies}"
 
 
 _COLUMNS = {
     "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "host_work_ms": "host work, ms",
-    "launches": "launches", "kernels": "kernels", "operators": "operators", "operators_ms": "in operators, ms", "floor_ms": "floor, ms",
+    "launches": "launches", "kernels": "kernels", "operators": "operators", "operators_ms": "in operators, ms",
+    "floor_ms": "floor, ms",
 }  # fmt: skip
 
 
@@ -186,7 +144,18 @@ def _median(values: Sequence[float]) -> str:
 
 # ---------------------------------------------------------------- README
 
-KINDS: dict[str, Callable[[Path], str]] = {"anatomy-": anatomy, "launcher-": launcher}
+KINDS: dict[str, Callable[[Path], str]] = {
+    "anatomy-": anatomy,
+    "attention-": attention_tables.attention,
+    "launcher-": launcher,
+}
+
+
+def _plot_anatomy(data: Path) -> None:
+    plot_anatomy(documents.read(data), data, data.with_suffix(".svg"), lambda _: None)
+
+
+_PLOTS: dict[str, Callable[[Path], None]] = {"anatomy-": _plot_anatomy, "attention-": attention_tables.plot}
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -196,6 +165,8 @@ def contents(folder: Path) -> dict[str, str]:
 
 def headline(path: Path) -> str:
     """Of the section that a new file gets; a person may write a better one."""
+    if path.name.startswith("attention-"):
+        return attention_tables.headline(path)
     if not path.name.startswith("anatomy-"):
         return path.stem
     document = documents.read(path)
@@ -224,7 +195,7 @@ def update(folder: Path, check: bool) -> list[str]:
     readme = folder / "README.md"
     before = readme.read_text(encoding="utf-8")
     after = rewritten(before, contents(folder), lambda name: headline(folder / name))
-    plots = [path.with_suffix(".svg") for path in sorted(folder.glob("anatomy-*.json"))]
+    plots = [path.with_suffix(".svg") for kind in _PLOTS for path in sorted(folder.glob(f"{kind}*.json"))]
     if check:
         missing = [f"{plot.name} is not there" for plot in plots if not plot.exists()]
         return missing + list(
@@ -232,7 +203,7 @@ def update(folder: Path, check: bool) -> list[str]:
         )
     for plot in plots:
         data = plot.with_suffix(".json")
-        plot_anatomy(documents.read(data), data, plot, lambda _: None)
+        next(draw for kind, draw in _PLOTS.items() if data.name.startswith(kind))(data)
     if after != before:
         write_atomically(readme, after)
     return []

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from advisor.attention.grid import PHASES
-from advisor.attention.rows import by_key, is_measured
+from advisor.attention.grid import MIXED, PHASES
+from advisor.attention.rows import Key, by_key, is_measured
 from advisor.attention.winners import AHEAD, ALONE, TIE, UNSTEADY, WINS
 from advisor.attention.words import names_of, place, spot
 from advisor.stepping.figures import bare_ms
@@ -33,33 +33,37 @@ def _head(document: Mapping[str, Any]) -> str:
 
 
 def _phase(document: Mapping[str, Any], phase: str) -> Table:
-    """Cells down, backends across: vLLM's own choice in milliseconds, the others in milliseconds and beside it."""
-    rows = {name: _rows(backend, phase) for name, backend in document["backends"].items()}
-    shown = {name: found for name, found in rows.items() if found}
-    title = f"{phase} step, ms (median)" + (
-        f", with a prompt of {document['chunk']} tokens" if phase == "mixed" else ""
-    )
-    made = table(title, (), (*names_of(phase), *shown, "ahead"))
-    for cell in (one for one in document["cells"] if one["phase"] == phase):
-        key = (phase, *place(cell))
-        own = rows.get(document["default"], {}).get(key)
-        figures = [
-            _figure(found.get(key), None if name == document["default"] else own) for name, found in shown.items()
-        ]
-        made.add_row(str(cell["batch"]), str(cell["context"]), *figures, outcome(cell))
+    prompt = f", with a prompt of {document['chunk']} tokens" if phase == MIXED else ""
+    header, lines = phase_lines(document, phase)
+    made = table(f"{phase} step, ms (median){prompt}", (), header)
+    for line in lines:
+        made.add_row(*line)
     return made
 
 
-def _rows(backend: Mapping[str, Any], phase: str) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+def phase_lines(document: Mapping[str, Any], phase: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Cells down, backends across: vLLM's own choice in milliseconds, the others in milliseconds and beside it."""
+    rows = {name: _rows(backend, phase) for name, backend in document["backends"].items()}
+    shown, default = [name for name, found in rows.items() if found], document["default"]
+    lines = []
+    for cell in (one for one in document["cells"] if one["phase"] == phase):
+        key = (phase, *place(cell))
+        own = rows.get(default, {}).get(key)
+        figures = [figure(rows[name].get(key), None if name == default else own) for name in shown]
+        lines.append((str(cell["batch"]), str(cell["context"]), *figures, outcome(cell)))
+    return (*names_of(phase), *shown, "ahead"), lines
+
+
+def _rows(backend: Mapping[str, Any], phase: str) -> dict[Key, Mapping[str, Any]]:
     return by_key([row for row in backend["rows"] if row["phase"] == phase and is_measured(row)])
 
 
-def _figure(row: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> str:
+def figure(row: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> str:
     """`12.3`, `13.1 +7%`: the step takes 7% longer than that of vLLM's own choice; `~` marks steps that were not steady."""
     if row is None:
         return ""
     mark = "" if row["steady"] else "~"
-    beside = f" {(row['step_ms'] / own['step_ms'] - 1) * 100:+.0f}%" if own else ""
+    beside = f" {round((row['step_ms'] / own['step_ms'] - 1) * 100):+d}%" if own else ""
     return f"{mark}{bare_ms(row['step_ms'])}{beside}"
 
 

@@ -74,7 +74,7 @@ def test_steps_that_were_not_steady_have_a_star_and_modes_that_failed_a_reason(t
 
 def test_a_long_command_is_one_command_still():
     command = f"advisor anatomy --model M --serve-args '{'--load-format dummy --x 1 ' * 5}' --env A=1 --output f.json --json"
-    lines = tables._command(command).splitlines()
+    lines = tables.command(command).splitlines()
     assert len(lines) > 1
     assert all(line.startswith("    ") and line.endswith("\\") for line in lines[:-1])
     assert shlex.split("".join(line.removesuffix("\\") for line in lines)) == shlex.split(command)
@@ -156,5 +156,5 @@ def test_marks_that_a_person_broke_are_told(text, problem):
 def test_the_tables_of_one_file_are_printed(folder, capsys):
     assert tables.main([str(folder / "launcher-h200.json")]) == 0
     assert capsys.readouterr().out.rstrip("\n") == tables.launcher(folder / "launcher-h200.json")
-    with pytest.raises(SystemExit, match=r"noise-h200\.json: files are called anatomy-NAME\.json, launcher-NAME\.json"):
+    with pytest.raises(SystemExit, match=r"noise-h200\.json: files are called anatomy-NAME\.json, attention-NAME\.json, launcher-NAME\.json"):
         tables.main([str(folder / "noise-h200.json")])
