@@ -27,10 +27,13 @@ from advisor.serving_profile.schema import (
 )
 from advisor.serving_profile.values import Part, Ratio
 from advisor.units import changes, number
+from advisor.verdict.sequential import EACH
 from advisor.verdict.words import told_costs
 
 _WIDTH = 120
 _DEFAULT_SAMPLES = 2  # of a launch: --samples
+# A reason (advisor/verdict/goals.py) that has these is no good news, whoever serves best.
+_SLO_IS_MISSED = ("the default breaks the SLO", "not one request of the default")
 _SHORT_COMMAND = 100  # characters; a longer command is broken, one option a line
 _ON_ONE_LINE = (Figure, LeftBehind, Ratio, StartParts)
 # What the head shows beside the objective: enough to judge the decision by.
@@ -69,27 +72,30 @@ def _head(profile: Profile) -> Iterator[str]:
     if model.random_weights:
         yield "RANDOM WEIGHTS: see model.note."
     yield ""
-    yield f"Decision: {profile.decision.outcome.value}. {_advice(profile.decision.outcome)}"
-    yield from _wrapped(profile.decision.reason + _costs(profile.decision))
+    yield f"Decision: {profile.decision.outcome.value}. {_advice(profile.decision)}"
+    yield from _wrapped(_reason(profile.decision))
     yield from _compared(profile)
     yield ""
     yield "Measure it again:"
     yield f"  {_again(profile)}"
 
 
-def _advice(decision: Decision) -> str:
-    if decision is Decision.IMPROVED:
+def _advice(decision: DecisionPart) -> str:
+    if decision.outcome is Decision.IMPROVED:
         return "Serve with the settings under `serve`: fresh launches prove them better than the default."
-    if decision is Decision.KEEP_DEFAULTS:
+    if decision.outcome is Decision.KEEP_DEFAULTS and any(words in decision.reason for words in _SLO_IS_MISSED):
+        return "Nothing that was tried is better than the default, which does not keep the SLO either."
+    if decision.outcome is Decision.KEEP_DEFAULTS:
         return "Serve with the default: nothing that was tried is better, and that is a good result."
     return "Serve with the default: the fresh launches do not settle whether the challenger is better."
 
 
-def _costs(decision: DecisionPart) -> str:
-    """What a recommended gain costs, beside it."""
+def _reason(decision: DecisionPart) -> str:
+    """With what a recommended gain costs beside it."""
     if decision.outcome is not Decision.IMPROVED:
-        return ""
-    return told_costs([_tradeoff(cost) for cost in decision.costs or ()])
+        return decision.reason
+    gain, each, more = decision.reason.partition(EACH)
+    return gain + each + told_costs([_tradeoff(cost) for cost in decision.costs or ()]) + more
 
 
 def _tradeoff(cost: Cost) -> Tradeoff:

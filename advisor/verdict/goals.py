@@ -69,7 +69,8 @@ def _without_challenger(verdict: Verdict, trials: Sequence[Trial], objective: Ob
         return dataclasses.replace(verdict, reason=f"{verdict.reason}; {said}") if said else verdict
     nearest = min(broken, key=lambda trial: slo_violation(trial, objective))
     reason = (
-        f"{len(broken)} candidates were measured and none meets the SLO; the nearest, {nearest.candidate.label}: "
+        f"{len(broken)} candidate{'s were' if len(broken) > 1 else ' was'} measured and none meets the SLO; "
+        f"the nearest, {nearest.candidate.label}: "
         f"{slo_breaches(nearest, objective)[0]}"
     )
     return dataclasses.replace(verdict, reason=f"{reason}; {said}" if said else reason)

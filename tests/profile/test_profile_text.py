@@ -57,11 +57,28 @@ def test_form(profile):
 
 def test_head_says_what_a_gain_costs(study):
     """Who reviews the file reads its head: a recommendation must not be silent there about its price."""
+    more = "; 2 of 6 fresh launches were disturbed (steal)"
     worse = (Tradeoff("tpot_ms.p50", Interval(1.27, 1.2, 1.3)), Tradeoff("start_s", Interval(1.4, 0.9, 1.9), proven=False))
     told = "but TPOT p50 +27.0%, perhaps start-up time +40.0%"
     for made, is_told in ((study.RESULT, True), (study.keep_defaults(), False)):
-        head = profile_text(build_profile(replace(made, verdict=replace(made.verdict, tradeoffs=worse)))).split("\nschema:")[0]
-        assert (told in head.replace("\n# ", " ")) is is_told
+        verdict = replace(made.verdict, tradeoffs=worse, reason=made.verdict.reason + more)
+        head = profile_text(build_profile(replace(made, verdict=verdict))).split("\nschema:")[0].replace("\n# ", " ")
+        assert (f"fresh launches each), {told}{more}" in head) is is_told and more in head
+
+
+@pytest.mark.parametrize(
+    ("more", "good"),
+    [
+        ("", True),
+        ("; the default breaks the SLO in 3 of 3 fresh launches (ttft_p99<500ms: 50.0% ...)", False),
+        ("; not one request of the default was within the SLO: goodput is counted as that of half a request", False),
+    ],
+)
+def test_a_default_that_breaks_the_slo_is_no_good_result(study, more, good):
+    made = study.keep_defaults()
+    verdict = replace(made.verdict, reason=made.verdict.reason + more)
+    head = profile_text(build_profile(replace(made, verdict=verdict))).split("\nschema:")[0]
+    assert ("that is a good result" in head) is good and ("does not keep the SLO either" in head) is not good
 
 
 def test_head_says_what_was_decided(study, profile):
