@@ -30,6 +30,7 @@ from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
 WARMUP_SEEDS_FROM = 2_000_000_000  # measured seeds stay below; NumPy takes seeds up to 2**32
 MARKER_TOKENS = 4  # see prompt_lengths
+SLOWER = 3.0  # than its warm-up a sample may be, before its client is given up
 _BLOCK_TOKENS = 16  # vLLM's usual size of a cache block: a shorter prompt fills none and cannot be cached
 
 
@@ -37,9 +38,9 @@ class BenchClient:
     """Context manager over the client's processes.
 
     `tokenizer` is the model's folder or hub id. `timeout_s` bounds one warm-up or sample, and the import before the
-    first. `root`: where given, `Sample.raw` is written relative to it. `log` takes what the client prints; a restarted
-    one gets `bench-2.log` beside `bench.log`. `slo`: what requests are counted
-    against. `process` makes the process; tests hand in a fake.
+    first; a sample gets more where the last warm-up's pace asks for it. `root`: where given, `Sample.raw` is written
+    relative to it. `log` takes what the client prints; a restarted one gets `bench-2.log` beside `bench.log`. `slo`: what
+    requests are counted against. `process` makes the process; tests hand in a fake.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class BenchClient:
         self._root, self._slo = root, slo
         self._pool, self._processes = ClientPool(python, log, process), 1
         self._warmups: dict[str, int] = {}  # served name -> warm-ups so far
+        self._paces: dict[str, float] = {}  # served name -> requests a second of its last warm-up
 
     def __enter__(self) -> BenchClient:
         self._pool.grow(1)
@@ -86,6 +88,7 @@ class BenchClient:
         short = dataclasses.replace(workload, num_prompts=wave_prompts(workload))
         with tempfile.TemporaryDirectory(prefix="advisor-warmup-") as folder:
             taken = self._take(server_url, served_name, short, WARMUP_SEEDS_FROM + count, Path(folder))
+        self._paces[served_name] = taken.requests_s
         return dataclasses.replace(taken, raw=None)
 
     def sample(self, server_url: str, served_name: str, workload: Workload, seed: int, folder: Path) -> Sample:
@@ -103,11 +106,11 @@ class BenchClient:
         path = _free_path(folder.absolute() / f"bench-seed{seed}.json")
         request = bench_request(workload, server_url, served_name, self._tokenizer, seed, path)
         processes = min(self._processes, workload.concurrency or workload.num_prompts)
-        before = counters.read(server_url)
+        before, limit_s = counters.read(server_url), self._limit_s(served_name, workload)
         try:
-            answers = self._pool.run({**request, "trust_remote_code": self._trust}, processes, self._timeout_s)
+            answers = self._pool.run({**request, "trust_remote_code": self._trust}, processes, limit_s)
         except TargetTimeout:
-            return _lost(seed, f"the benchmark client did not finish within {self._timeout_s:g} s and was ended")
+            return _lost(seed, f"the benchmark client did not finish within {limit_s:.4g} s and was ended")
         except TargetDied as error:
             return _lost(seed, f"the benchmark client died: {error.problem}")
         if not (answer := answers[-1])["ok"]:
@@ -122,6 +125,11 @@ class BenchClient:
             return counters.difference(before, counters.read_settled(server_url, before, completed))
 
         return read_sample(path, workload, seed, counted, self._shown(path), self._slo)
+
+    def _limit_s(self, served_name: str, workload: Workload) -> float:
+        """`timeout_s`, or longer where the server's own pace says that so many requests take longer than that."""
+        pace = self._paces.get(served_name, 0.0)
+        return max(self._timeout_s, SLOWER * workload.num_prompts / pace) if pace > 0 else self._timeout_s
 
     def _shown(self, path: Path) -> str:
         root = self._root.absolute() if self._root else None

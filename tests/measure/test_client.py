@@ -212,6 +212,21 @@ def test_a_process_that_is_lost_takes_the_others_with_it(client: BenchClient, tm
     assert lost.classes == (Invalid.CLIENT_DIED,) and all(process.closed for process in Stage.processes)
 
 
+def test_a_slow_server_gets_the_time_that_its_warm_up_says(client: BenchClient, tmp_path: Path, monkeypatch):
+    """768 long answers of a large model take more than ten minutes, and nothing is wrong with that."""
+    limits = []
+    run = ClientPool.run
+    monkeypatch.setattr(ClientPool, "run", lambda *a: limits.append(a[-1]) or run(*a))
+    slow = made(4)
+    slow |= {"duration": 80.0}
+    del slow["output_throughput"], slow["request_throughput"]
+    Stage.acts = [lambda request: write_result(request, slow)]
+    client.warm_up(URL, "slow", WORKLOAD)  # a request in 20 s
+    client.sample(URL, "slow", dataclasses.replace(WORKLOAD, num_prompts=100), 0, tmp_path)
+    client.sample(URL, "another", dataclasses.replace(WORKLOAD, num_prompts=100), 0, tmp_path)
+    assert limits == [600.0, 6000.0, 600.0]
+
+
 DIES_SECOND = """
 import json, os, signal, sys, time
 for line in sys.stdin:
