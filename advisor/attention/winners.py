@@ -22,8 +22,8 @@ WINS, TIE, AHEAD, ALONE, UNSTEADY = "wins", "tie", "ahead-together", "alone", "u
 def comparison(backends: Mapping[str, Mapping[str, Any]], default: str | None) -> dict[str, Any]:
     """{"noise": {phase: ...}, "cells": [...]}: one entry for each cell that was measured with any backend.
 
-    `outcome`: `wins` (`best` is ahead of all others), `tie` (none is ahead of vLLM's own choice), `ahead-together` (several are,
-    and not of each other), `alone` (one steady figure), `unsteady` (none).
+    `outcome`: `wins` (`best` is ahead of all others), `tie` (none is ahead of vLLM's own choice), `ahead-together` (one is, or
+    several are, and not of all others), `alone` (one steady figure), `unsteady` (none).
     """
     rows = {name: by_key([row for row in one["rows"] if is_measured(row)]) for name, one in backends.items()}
     own = _steady(rows.get(default or "", {}))
@@ -68,7 +68,8 @@ def _summary(differences: Sequence[float]) -> dict[str, Any]:
 def cell_outcome(
     key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None, noises: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """`rows`: backend -> its steady row of this cell. `tied`: those that the best one is not ahead of, itself included.
+    """`rows`: backend -> its steady row of this cell. `tied`: those that the best one is not ahead of, itself included; where
+    it is ahead of vLLM's own choice, those of them that are so as well.
 
     `over_default` and `over_next`: by what share the default's and the next one's step is longer than the best one's.
     """
@@ -79,9 +80,12 @@ def cell_outcome(
         return {**found, "outcome": UNSTEADY, "best": None, "tied": []}
     best, own = order[0], rows.get(default or "")
     margin = margin_of(own, noises.get(phase, {}))
-    tied = [name for name in order if name == best or not is_ahead(rows[best], rows[name], margin)]
+    level = [name for name in order if name == best or not is_ahead(rows[best], rows[name], margin)]
+    outcome = _outcome(order, level, default)
+    # A backend whose steps spread far may be neither behind the best one nor ahead of the default.
+    tied = [name for name in level if is_ahead(rows[name], own, margin)] if outcome == AHEAD and own else level
     return {
-        **found, "outcome": _outcome(order, tied, default), "best": best, "tied": tied, "margin": round(margin, 4),
+        **found, "outcome": outcome, "best": best, "tied": tied, "margin": round(margin, 4),
         "over_default": _longer(own, rows[best]),
         "over_next": _longer(rows[order[1]], rows[best]) if len(order) > 1 else None,
     }  # fmt: skip
@@ -95,12 +99,12 @@ def is_ahead(one: Mapping[str, Any], other: Mapping[str, Any], margin: float) ->
     return other["step_ms"] / one["step_ms"] - 1 > margin and one["step_high_ms"] < other["step_low_ms"]
 
 
-def _outcome(order: Sequence[str], tied: Sequence[str], default: str | None) -> str:
+def _outcome(order: Sequence[str], level: Sequence[str], default: str | None) -> str:
     if len(order) == 1:
         return ALONE
-    if len(tied) == 1:
+    if len(level) == 1:
         return WINS
-    return TIE if default in tied or default not in order else AHEAD
+    return TIE if default in level or default not in order else AHEAD
 
 
 def _longer(other: Mapping[str, Any] | None, one: Mapping[str, Any]) -> float | None:

@@ -85,9 +85,9 @@ def winners(phase: str, cells: Sequence[Mapping[str, Any]], default: str | None)
         where, first = region([place(cell) for cell in won], every, names), won[0]
         won_in = f"{phase} {where}" if where else f"{phase} everywhere"
         if first["outcome"] == AHEAD:
-            said.append(
-                f"{joined(first['tied'])} are ahead of {default} in {won_in}, equal among themselves: {later(won, default)}"
-            )
+            several = len(first["tied"]) > 1
+            are, rest = ("are", "equal among themselves") if several else ("is", "though not of all others")
+            said.append(f"{joined(first['tied'])} {are} ahead of {default} in {won_in}, {rest}: {later(won, default)}")
         elif first["best"] == default:
             said.append(
                 f"{default}, vLLM's own choice, wins {won_in}: the next one takes {span(won, 'over_next')} longer"
@@ -141,7 +141,7 @@ def grouped(cells: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cell in cells:
         if cell["outcome"] in (WINS, AHEAD):
-            found.setdefault(tuple(sorted(cell["tied"])), []).append(cell)
+            found.setdefault((cell["outcome"], *sorted(cell["tied"])), []).append(cell)
     return sorted(found.values(), key=len, reverse=True)
 
 

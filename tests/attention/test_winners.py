@@ -68,6 +68,15 @@ def test_several_may_be_ahead_together():
     assert (cell["outcome"], cell["tied"]) == ("ahead-together", ["FLASHINFER", "TRITON_ATTN"])
 
 
+def test_one_whose_steps_spread_far_is_not_taken_along():
+    rows = {"FA": [row(10.0, again=10.0)], "FI": [row(9.0)], "TR": [row(10.5, spread=0.2)]}
+    cell = one(**rows)
+    assert (cell["outcome"], cell["best"], cell["tied"]) == ("ahead-together", "FLASHINFER", ["FLASHINFER"])
+    assert winners("decode", [cell], DEFAULT) == [
+        "FLASHINFER is ahead of FLASH_ATTN:3 in decode everywhere, though not of all others: FLASH_ATTN:3 takes 11% longer"
+    ]
+
+
 def test_the_default_wins_too():
     cell = one(FA=[row(9.0, again=9.0)], FI=[row(10.0)])
     assert (cell["outcome"], cell["best"], cell["over_default"], cell["over_next"]) == ("wins", DEFAULT, 0.0, 0.1111)
