@@ -33,7 +33,7 @@ from advisor.units import duration
 from advisor.verdict.confirm import check_default, next_in_rounds
 from advisor.verdict.decide import decide
 from advisor.verdict.disturbed import with_disturbances
-from advisor.verdict.fresh import BASELINE, figures, fresh
+from advisor.verdict.fresh import BASELINE, failure, figures, fresh
 from advisor.verdict.goals import with_goals
 from advisor.verification import arms
 from advisor.verification.differences import differences
@@ -173,6 +173,8 @@ def _launch_all(launch: Launches, request: TuneRequest, arm: Candidate | None, b
         launch("confirm", *step)
         if step[0].is_baseline:
             check_default(launch.done())
+        # One that failed is out, as in a confirmation; the default's figure still needs its rounds.
+        others = [item for item in others if failure(launch.done(), item, request.objective) is None]
     return ""
 
 

@@ -140,6 +140,16 @@ def test_a_default_that_does_not_start_any_more_is_told(profiles, wish):
         verifying.verify(wish(broken), Silent())
 
 
+def test_a_recommendation_that_does_not_start_any_more_does_not_hold_and_is_launched_once(profiles, wish, tmp_path):
+    data = yaml.safe_load(profiles["improved"].read_text().replace("FAKE_TOK_S=300", "FAKE_FAULT=bad_option FAKE_TOK_S=300"))
+    data["serve"]["env"]["FAKE_FAULT"] = "bad_option"
+    (tmp_path / "broken.yaml").write_text(yaml.safe_dump(data))
+    answer = verifying.verify(wish(tmp_path / "broken.yaml"), Silent())
+    assert answer.judgement.held is Held.FAILS and answer.judgement.figures[0].held is Held.HOLDS, answer.lines
+    assert [trial.candidate.is_baseline for trial in trials_of(answer)] == [True, False, True, True]
+    assert any(line.startswith("tuned: a fresh launch failed: ") for line in answer.lines)
+
+
 def test_other_facts_are_told_first(profiles, wish, monkeypatch):
     other = dataclasses.replace(FACTS, engine=dataclasses.replace(FACTS.engine, torch_version="2.12.0"))
     monkeypatch.setattr(setup, "inspect_all", lambda *_, **__: other)
