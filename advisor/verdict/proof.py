@@ -37,7 +37,12 @@ def steps(
     wanted: list[Step] = [(SOAK, verdict.winner), (RESTART, verdict.winner)]
     if evaluates:
         wanted.insert(0, (QUALITY, _BASELINE))
-    return [step for step in wanted if proof_trial(trials, *step) is None]
+    return [step for step in wanted if not _is_done(proof_trial(trials, *step), evaluates)]
+
+
+def _is_done(trial: Trial | None, evaluates: bool) -> bool:
+    """A soak without an evaluation was made when nobody had asked for one yet."""
+    return trial is not None and not (evaluates and trial.phase == SOAK and trial.ok and trial.quality is None)
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,16 @@ def loss(candidate: Candidate, trials: Sequence[Trial], tolerance: float) -> Los
 
 
 def proven(verdict: Verdict, trials: Sequence[Trial], tolerance: float) -> Verdict:
-    """The verdict after its proof: the default stays where the winner did not stand it."""
-    found = loss(verdict.winner, trials, tolerance) if verdict.decision is Decision.IMPROVED else None
-    if found is None:
+    """The verdict after its proof: the default stays where the winner did not stand it.
+
+    A person's evaluation that could not judge does not speak against the winner, and the reason says that it does not speak for it.
+    """
+    if verdict.decision is not Decision.IMPROVED:
         return verdict
+    found = loss(verdict.winner, trials, tolerance)
+    if found is None:
+        told = "; ".join([verdict.reason, *_not_evaluated(trials)])
+        return verdict if told == verdict.reason else dataclasses.replace(verdict, reason=told)
     told = change(verdict.ratio.value, Objective(verdict.objective).maximise) if verdict.ratio else ""
     gain = f"gave {named(verdict.objective, told, bool(verdict.others))} but " if told else ""
     reason = f"{verdict.winner.label} {gain}{found.why}"
@@ -102,15 +113,19 @@ def problem(winner: Candidate, trials: Sequence[Trial], tolerance: float) -> str
 
 def remarks(winner: Candidate, trials: Sequence[Trial]) -> list[str]:
     """What the proof could not show, and should be said beside the verdict."""
-    soak, evaluated = proof_trial(trials, SOAK, winner), proof_trial(trials, QUALITY, _BASELINE)
-    found = []
-    if evaluated and evaluated.quality and (own := baseline_problem(evaluated.quality)):
-        found.append(own)
-    if evaluated and not evaluated.ok:
-        found.append(f"the baseline's launch for the quality command {_ended(evaluated)}")
+    soak, found = proof_trial(trials, SOAK, winner), _not_evaluated(trials)
     if soak and soak.memory_free is None:
         found.append("free GPU memory was not looked at: NVML does not tell")
     return found
+
+
+def _not_evaluated(trials: Sequence[Trial]) -> list[str]:
+    """Why the quality command, if there is one, judged nobody."""
+    evaluated = proof_trial(trials, QUALITY, _BASELINE)
+    if evaluated and not evaluated.ok:
+        return [f"the quality command judged nothing, since the default's launch for it ended as {_ended(evaluated)}"]
+    own = baseline_problem(evaluated.quality) if evaluated and evaluated.quality else ""
+    return [own] if own else []
 
 
 def proof_trial(trials: Sequence[Trial], phase: str, candidate: Candidate) -> Trial | None:

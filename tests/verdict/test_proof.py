@@ -109,8 +109,22 @@ def test_memory_that_the_default_lacks_as_well_is_not_the_winners_fault():
 def test_a_quality_command_that_fails_on_the_default_judges_nobody_and_is_told():
     evaluated = dataclasses.replace(trial(8, {}, 90.0, phase="quality"), quality=QualityScore(problem="exit code 2"))
     trials = [evaluated, soak(100.0, quality=QualityScore(problem="exit code 2"), memory_free=0.3), RESTART]
-    assert proven(IMPROVED, trials, 0.01) is IMPROVED
-    assert remarks(WINNER, trials) == ["the quality command fails on the baseline itself: exit code 2"]
+    told = "the quality command fails on the baseline itself: exit code 2"
+    verdict = proven(IMPROVED, trials, 0.01)
+    assert verdict.decision is Decision.IMPROVED and verdict.reason == f"{IMPROVED.reason}; {told}"  # an answer without a word of
+    assert remarks(WINNER, trials) == [told]  # it would read as if the evaluation had been passed
+    died = dataclasses.replace(evaluated, quality=None, outcome=Outcome.CRASHED, reason="died")
+    told = "the quality command judged nothing, since the default's launch for it ended as crashed: died"
+    assert proven(IMPROVED, [died, *trials[1:]], 0.01).reason.endswith(f"; {told}")
+
+
+def test_a_quality_command_that_comes_later_is_run_on_the_winner_too():
+    """The study had its verdict and its soak; the same command with an evaluation must not end without one."""
+    assert steps(IMPROVED, [STEADY, RESTART], evaluates=True) == [("quality", Candidate()), ("soak", WINNER)]
+    evaluated = dataclasses.replace(trial(8, {}, 90.0, phase="quality"), quality=QualityScore(0.8))
+    judged = dataclasses.replace(STEADY, quality=QualityScore(0.8))
+    assert steps(IMPROVED, [STEADY, RESTART, evaluated, judged], evaluates=True) == []
+    assert steps(IMPROVED, [STEADY, RESTART], evaluates=False) == []
 
 
 def test_output_that_nobody_could_judge_does_not_win():
