@@ -24,5 +24,6 @@ def with_disturbances(verdict: Verdict, trials: Sequence[Trial]) -> Verdict:
     told = f"{len(bad)} of {len(launches)} fresh launches were disturbed ({tainted(bad[0])[0]})"
     reason = f"{verdict.reason}; {told}"
     if verdict.decision is Decision.IMPROVED and len(bad) > MOST * len(launches):
+        reason = f"{reason}: of so many no gain is claimed (tune again with another --study when the machine is quiet)"
         return dataclasses.replace(verdict, decision=Decision.INCONCLUSIVE, reason=reason, winner=Candidate())
     return dataclasses.replace(verdict, reason=reason)

@@ -39,7 +39,7 @@ def weighed(first: Judgement, described: str, seen: Figures, looks: Looks, ended
         return _first_gained(f"{described}; {told}", seen, looks, ended)
     gained = any(judge(item, looks, ended).decision is Decision.IMPROVED for item in seen.every[1:])
     if gained and not any(map(_seems_lost, seen.every)):
-        reason = f"gave {told}, without a loss in the first objective, which {described}"
+        reason = f"gave {told}, without a measured loss in the first objective, which {described}"
         return Judgement(Decision.IMPROVED, reason)
     if first.decision is not None and not ended and _may_still_gain(gained, seen, looks):
         return Judgement(None, f"{described}; {told}")
