@@ -116,29 +116,30 @@ def _tenth(value: float | None) -> str:
 # ---------------------------------------------------------------- launcher
 
 
+_STARTS = ("model", "configuration", "cold, s", "warm, s", "median cold", "median warm", "warm / cold", "goal on a GPU")
+_RATES = {"cold_tok_s": "cold, tok/s", "warm_tok_s": "warm, tok/s"}
+
+
 def launcher(path: Path) -> str:
-    """Every start, medians, and their ratio beside the goal."""
-    rows = []
-    for model, configs in json.loads(path.read_text(encoding="utf-8")).items():
-        for config, found in configs.items():
-            cold, warm = found["cold_s"], found["warm_s"]
-            ratio = f"{statistics.median(warm) / statistics.median(cold):.2f}" if cold and warm else ""
-            seconds = [", ".join(map(_tenth, values)) for values in (cold, warm)]
-            rows.append((model, config, *seconds, _median(cold), _median(warm), ratio, f"{GOALS[config]:.2f}"))
-    header = (
-        "model",
-        "configuration",
-        "cold, s",
-        "warm, s",
-        "median cold",
-        "median warm",
-        "warm / cold",
-        "goal on a GPU",
-    )
-    return f"[{path.name}]({path.name}):\n\n" + markdown(header, rows)
+    """Every start, medians, and their ratio beside the goal; medians of throughput where it was measured."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    arms = [(model, config, arm) for model, configs in found.items() for config, arm in configs.items()]
+    rates = [name for name in _RATES if any(arm.get(name) for *_, arm in arms)]
+    rows = [
+        (model, config, *_started(config, arm), *(_median(arm.get(name)) for name in rates))
+        for model, config, arm in arms
+    ]
+    return f"[{path.name}]({path.name}):\n\n" + markdown((*_STARTS, *(_RATES[name] for name in rates)), rows)
 
 
-def _median(values: Sequence[float]) -> str:
+def _started(config: str, arm: Mapping[str, Sequence[float]]) -> list[str]:
+    cold, warm = arm["cold_s"], arm["warm_s"]
+    ratio = f"{statistics.median(warm) / statistics.median(cold):.2f}" if cold and warm else ""
+    seconds = [", ".join(map(_tenth, values)) for values in (cold, warm)]
+    return [*seconds, _median(cold), _median(warm), ratio, f"{GOALS[config]:.2f}" if config in GOALS else ""]
+
+
+def _median(values: Sequence[float] | None) -> str:
     return _tenth(statistics.median(values)) if values else ""
 
 
