@@ -21,7 +21,8 @@ def with_disturbances(verdict: Verdict, trials: Sequence[Trial]) -> Verdict:
     bad = [trial for trial in launches if tainted(trial)]
     if not bad:
         return verdict
-    told = f"{len(bad)} of {len(launches)} fresh launches were disturbed ({tainted(bad[0])[0]})"
+    what = tainted(bad[0])[0].partition(": ")[0]  # who it was stands in the journal: pids mean nothing to a later reader
+    told = f"{len(bad)} of {len(launches)} fresh launches were disturbed ({what})"
     reason = f"{verdict.reason}; {told}"
     if verdict.decision is Decision.IMPROVED and len(bad) > MOST * len(launches):
         reason = f"{reason}: of so many no gain is claimed (tune again with another --study when the machine is quiet)"

@@ -15,7 +15,7 @@ IMPROVED = Verdict(Decision.IMPROVED, "x=1 gave +8%", "output_tok_s", WINNER, WI
 def launches(disturbed: int):
     made = [trial(i, {} if i % 2 else {"x": "1"}, 100.0, phase="confirm", round=i // 2) for i in range(6)]
     for i in range(disturbed):
-        samples = tuple(dataclasses.replace(item, taints=("steal 9%",)) for item in made[i].samples)
+        samples = tuple(dataclasses.replace(item, taints=("steal 9%: make (pid 7) 0.4",)) for item in made[i].samples)
         made[i] = dataclasses.replace(made[i], samples=samples)
     return made
 
