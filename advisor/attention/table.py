@@ -14,6 +14,7 @@ from advisor.attention.words import names_of, place, spot
 from advisor.stepping.figures import bare_ms
 from advisor.stepping.tables import WIDTH, drawn, table
 
+_COLUMN = 22  # characters, of the widest name and what is around it
 _NAMED = 6  # backends or cells with one reason
 _NOT_CONSIDERED = "not among the backends vLLM considers"
 
@@ -21,7 +22,8 @@ _NOT_CONSIDERED = "not among the backends vLLM considers"
 def told(document: Mapping[str, Any], width: int = WIDTH) -> str:
     """Everything, in the order in which it answers: steps of each phase, starts, words, and what there is no figure for."""
     tables = [_phase(document, phase) for phase in PHASES] + [_starts(document["backends"])]
-    texts = [_head(document), *(drawn(one, width) for one in tables if one.row_count)]
+    wide = max(width, _COLUMN * (len(document["backends"]) + 3))  # figures that break in two are not read
+    texts = [_head(document), *(drawn(one, wide) for one in tables if one.row_count)]
     return "\n\n".join(filter(None, [*texts, "\n".join([*document["words"], *missing(document)])]))
 
 

@@ -13,6 +13,7 @@ from advisor.attention import run as running
 from advisor.attention.document import read
 from advisor.attention.table import told
 from advisor.errors import AdvisorError, InputError
+from advisor.records import BackendFacts
 from tests.attention import scripted
 
 ARMS = ["FLASH_ATTN:3", "FLASH_ATTN:2", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "FLASH_ATTN:4"]
@@ -451,3 +452,13 @@ def test_a_file_that_is_none(tmp_path, engines, text, said):
 def test_a_budget_too_short_for_any_engine_is_told(tmp_path, engines):
     with pytest.raises(AdvisorError, match="could be measured: the time of --budget is too short"):
         go(tmp_path, engines, budget_s=10)
+
+
+def test_no_figure_breaks_in_two_however_many_backends_there_are(tmp_path, monkeypatch):
+    names = [f"A_BACKEND_WITH_A_NAME_{index}" for index in range(9)]
+    engines = scripted.install(monkeypatch, tmp_path, scripted.facts(tuple(map(BackendFacts, names))))
+    document, _ = go(tmp_path, engines)
+    lines = told(document).splitlines()
+    first = next(line for line in lines if line.split()[:2] == ["1", "512"])
+    assert all(any(name in line for line in lines) for name in names)
+    assert first.count("%") == 8
