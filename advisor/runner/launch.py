@@ -107,7 +107,8 @@ class Launch:
             return
         if self.active.vllm_version is None:
             self.notes.insert(0, NOTHING_SAID)
-        if self.samples and all(sample.prefix_hit_ratio is None and sample.preemptions is None for sample in self.samples):
+        valid = [sample for sample in self.samples if not sample.problems]  # one that was lost with its client has none either
+        if valid and all(sample.prefix_hit_ratio is None and sample.preemptions is None for sample in valid):
             self.notes.append(NOT_COUNTED)
         bad = [first_problem(sample) for sample in self.samples if sample.problems]
         if agreement.wrong:

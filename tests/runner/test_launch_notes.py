@@ -32,3 +32,6 @@ def test_a_server_without_counters_is_not_taken_for_one_that_counted_nothing(tmp
     launch.samples = [dataclasses.replace(sample(0, 100.0), prefix_hit_ratio=hits, preemptions=preemptions)]
     launch.check(Agreement(Active(vllm_version="0.26.0"), None, None, ()))
     assert launch.notes == [NOT_COUNTED] * said and launch.outcome is Outcome.OK
+    launch.notes, launch.samples = [], [sample(0, 0.0, problems=("the benchmark client died",))]
+    launch.check(Agreement(Active(vllm_version="0.26.0"), None, None, ()))
+    assert launch.notes == []
