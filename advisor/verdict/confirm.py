@@ -14,6 +14,7 @@ from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verd
 from advisor.search.budget import Budget, typical_cost_s
 from advisor.search.common_failure import failures_in_a_row
 from advisor.verdict.decide import MIN_GAIN, Standing, decide, standings
+from advisor.verdict.disturbed import mostly_disturbed
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, fresh, launched, tried
 from advisor.verdict.proof import loss
@@ -75,7 +76,7 @@ def next_launch(
     kept = {item.key for item in finalists}
     open_ones = [
         item
-        for item in undecided(found)
+        for item in undecided(found) or _doubtful(found, trials)
         if item.key in kept and len(tried(trials, item)) < budget.confirm_most
     ]
     if not open_ones:
@@ -114,6 +115,13 @@ def undecided(found: Sequence[Standing]) -> list[Candidate]:
         for item in open_ones
         if item.candidate.overrides < best.candidate.overrides and item.gain >= best.gain - MIN_GAIN
     ]
+
+
+def _doubtful(found: Sequence[Standing], trials: Sequence[Trial]) -> list[Candidate]:
+    """A winner on mostly disturbed launches is none: further ones may be quiet."""
+    won = [item for item in found if item.decision is Decision.IMPROVED]
+    best = max(won, key=lambda item: item.gain, default=None)
+    return [best.candidate] if best and mostly_disturbed(best.candidate, trials) else []
 
 
 def order(number: int, finalists: Sequence[Candidate]) -> list[Candidate]:

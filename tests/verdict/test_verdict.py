@@ -10,6 +10,7 @@ from advisor.records import Candidate, Decision, Dropped, Objective, Outcome, Sl
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
 from advisor.verdict.decide import decide
+from advisor.verdict.disturbed import with_disturbances
 from advisor.verdict.finalists import choose
 from advisor.verdict.words import told_costs
 from tests.study_help import sample, trial
@@ -452,6 +453,23 @@ def test_an_open_question_gets_more_rounds_until_the_interval_decides():
     launches = Launches([trial(1, {"--a": 1}, 110.0)], value=value)
     verdict = launches.confirm()
     assert verdict.decision is Decision.IMPROVED and 3 < verdict.launches < 12
+
+
+@pytest.mark.parametrize(("busy_until", "rounds"), [(0, 3), (1, 3), (3, 6), (99, 12)])
+def test_a_gain_on_disturbed_launches_gets_more_of_them(busy_until, rounds):
+    """The interval is clear, but not whose doing it is: while the budget lasts, quiet launches may still tell."""
+
+    class Busy(Launches):
+        def __call__(self, candidate, number):
+            made = super().__call__(candidate, number)
+            taints = ("steal 9%",) if number < busy_until else ()
+            self.done[-1] = dataclasses.replace(made, samples=tuple(dataclasses.replace(s, taints=taints) for s in made.samples))
+            return self.done[-1]
+
+    launches = Busy([trial(1, {"--a": 1}, 130.0)])
+    verdict = with_disturbances(launches.confirm(), launches.done)
+    assert verdict.launches == rounds
+    assert verdict.decision is (Decision.INCONCLUSIVE if busy_until == 99 else Decision.IMPROVED)
 
 
 def test_the_budget_ends_the_rounds_and_the_maximum_too():
