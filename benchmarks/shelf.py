@@ -12,6 +12,7 @@ Exit code: 0 when nothing failed, 1 when something did (the rest was run all the
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from advisor.study.endings import termination_is_ctrl_c
 from advisor.units import parse_duration_s
 from benchmarks.shelf_entries import LIST, MODELS, Shelf, chosen, read_shelf, study_names, told, tune_words
 from benchmarks.shelf_pack import pack
-from benchmarks.shelf_runs import FAILED, Clock, Ended, model_folder, remaining_s, run_all, run_logged
+from benchmarks.shelf_runs import DONE, FAILED, Clock, Ended, model_folder, remaining_s, run_all, run_logged
 from benchmarks.shelf_table import read_verified, table, with_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,13 +56,25 @@ def tune_missing(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[
             if not (ended.exit_code == _WRONG and _OF_ANOTHER in ended.told):
                 break
             say(f"{name}: a study of another machine or version is left as it is: {ended.told}")
-        return ended
+        return _without_an_empty_one(ended, profile)
 
     def expected_s(name: str) -> float:
         there = [runs / study for study in study_names(name, shelf) if (runs / study).exists()]
         return remaining_s(shelf.entries[name].minutes, there[-1]) if there else 60 * shelf.entries[name].minutes
 
     return run_all(wanted, expected_s, run, clock, say)
+
+
+def _without_an_empty_one(ended: Ended, path: Path) -> Ended:
+    """A tune whose budget let it try nothing leaves a profile that says so: it is removed, so that the next run goes on."""
+    if ended.state != DONE or not path.exists():
+        return ended
+    decision = read_profile(path).decision
+    if decision.outcome is not Decision.INCONCLUSIVE or decision.challenger is not None:
+        return ended
+    path.unlink()
+    told = f"nothing was compared with the default: {decision.reason}; raise its budget"
+    return dataclasses.replace(ended, state=FAILED, told=told)
 
 
 def verify_old(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[Ended]:

@@ -20,12 +20,16 @@ from advisor.engine.rules.legality import Surroundings, objections
 from advisor.errors import InputError
 from advisor.inspection.model import facts_from_config
 from advisor.inspection.serve_command import Question, answer
+from advisor.records import Candidate, Objective, Outcome, StartUp, Trial
 from advisor.request import request_from_words
+from advisor.search.budget import Budget
 from advisor.serving_profile.store import read_profile
+from advisor.units import parse_duration_s
 from benchmarks import shelf, shelf_runs
 from benchmarks.model_folders import ARCHITECTURES, COMMON
 from benchmarks.shelf_entries import chosen, read_shelf, tune_words
 from benchmarks.shelf_table import read_verified, with_table
+from tests.study_help import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = ROOT / "profiles" / "h200" / "Llama-3.1-8B-chat.yaml"
@@ -126,7 +130,28 @@ def test_the_list_asks_for_what_the_advisor_understands():
             request.workload.input_tokens + request.workload.output_tokens
         )
         assert longest <= int(options["--max-model-len"]), name
-        assert request.budget.total_s / 60 < entry.minutes <= 16, name
+        assert entry.minutes <= 20 and abs(request.budget.total_s / 60 - entry.minutes) <= 1, name
+
+
+# Seconds of a forked start that compiles anew, and of the load, fixed prompts and the stop of a baseline beside its slices. Those
+# of the dense models are near what docs/evidence has (forked: 19 s with compiled code; whole trials of the 8B 68 to 79 s); the
+# rest is assumed.
+STARTS = {"Qwen3-0.6B": 35.0, "Llama-3.1-8B": 45.0, "DeepSeek-V2-Lite": 60.0, "Qwen3-30B-A3B": 90.0}
+LOADS = {"chat": 25.0, "rag": 35.0, "batch": 45.0}
+IMPORTS = 29.0  # of the launcher
+
+
+@pytest.mark.parametrize("name", read_shelf().entries)
+def test_a_budget_leaves_room_for_two_tries(name):
+    """The confirmation's share is kept back by what the baseline cost: a budget that is too small would compare nothing."""
+    entry = read_shelf().entries[name]
+    start, load = STARTS[entry.model], LOADS[entry.workload]
+    baseline = Trial(
+        0, "baseline", Candidate(), Outcome.OK, samples=(sample(0, 100.0),), start_s=start, launcher="warm", launcher_s=IMPORTS,
+        start_up=StartUp(cache="cold"), total_s=IMPORTS + start + load,
+    )  # fmt: skip
+    budget = Budget(parse_duration_s(entry.budget), soak_s=30.0)
+    assert budget.search_s([baseline], Objective()) >= 2 * (start + load) * 0.8  # most candidates need no kernels of their own
 
 
 def test_the_list_has_what_the_shelf_is_for():
@@ -278,6 +303,22 @@ def test_ctrl_c_ends_the_tune_that_runs(place):
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130 and b"the same command goes on" in said
     assert (place / "runs/shelf/slow-h200/interrupted").exists()
+
+
+def test_a_profile_that_compares_nothing_is_not_kept(place, monkeypatch, capsys):
+    text = LLAMA.read_text()
+    decision = text.index("\ndecision:"), text.index("\n# What to serve with.")
+    empty = "\ndecision:\n  outcome: inconclusive\n  reason: no other setting was tried\n  launches_per_arm: 0\n"
+    text = text[: decision[0]] + empty + text[decision[1] :]
+    (place / "empty.yaml").write_text(text)
+    monkeypatch.setenv("PROFILE", str(place / "empty.yaml"))
+    path = write_list(place, first=1)
+    assert main("--shelf", path) == 1
+    said = capsys.readouterr().out
+    assert "first: failed" in said and "nothing was compared with the default: no other setting was tried" in said
+    assert not (place / "profiles/h200/first.yaml").exists()
+    monkeypatch.setenv("PROFILE", str(LLAMA))
+    assert main("--shelf", path) == 0
 
 
 def test_a_study_of_another_machine_is_left_as_it_is(place, capsys):
