@@ -103,6 +103,13 @@ def test_a_start_with_nothing_to_compile_is_neither_cold_nor_warm(tmp_path):
     assert "start: default 1m39s cold, 55s warm; candidate 1m30s" in summary(result(trials=trials), tmp_path / "p.yaml")
 
 
+def test_a_cold_start_that_was_only_seen_as_a_fork_is_said_to_be_missing(tmp_path):
+    """Beside a candidate's cold start the reader looks for the default's: its warm one must not be taken for it."""
+    trials = (dataclasses.replace(TRIALS[0], launcher="warm"), *TRIALS[1:])
+    told = "start: default 55s warm, cold only as a fork; candidate 2m00s cold, 1m00s warm"
+    assert told in summary(result(trials=trials), tmp_path / "p.yaml")
+
+
 def test_a_default_whose_own_answers_are_wrong_is_named(tmp_path):
     own = "the baseline's own output is one token repeated"
     bad = dataclasses.replace(TRIALS[0], gate=GateResult(passed=False, reason=own))
