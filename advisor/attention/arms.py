@@ -65,7 +65,11 @@ def _flash_versions(place: Place, own: str | None) -> list[Arm]:
         if version == runs or (version == 4 and place.version < _FLASH_4_SINCE):
             continue
         settings = {**asked, "flash_attention_version": version}
-        reason = flash_version_must_differ(settings, place) or flash_2_has_no_fp8_cache(settings, place)
+        reason = (
+            place.engine.flash_attention_refusals.get(str(version))
+            or flash_version_must_differ(settings, place)
+            or flash_2_has_no_fp8_cache(settings, place)
+        )
         found.append(Arm(label({FLASH: 0}, version), FLASH, version, settings, refused=reason))
     return found
 

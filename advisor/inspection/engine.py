@@ -89,6 +89,7 @@ def engine_from_answer(python: str, answer: Mapping[str, Any], gpu: GpuFacts) ->
         flags=tuple(answer["flags"]),
         backends=backends,
         backends_error=answer["backends_error"],
+        flash_attention_refusals=answer.get("flash_attention_refusals") or {},
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class EngineFacts:
     flags: tuple[str, ...] = ()  # long option names of `vllm serve`, "--max-num-seqs"
     backends: tuple[BackendFacts, ...] = ()  # valid ones first, in vLLM's order of preference
     backends_error: str | None = None  # why vLLM could not be asked; then `backends` is empty
+    # Why versions of FlashAttention cannot run here ("4" -> a reason); those that are not named may.
+    flash_attention_refusals: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

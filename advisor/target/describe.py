@@ -4,7 +4,7 @@ JSON lines, standard input to standard output, until the input ends:
     {"model": folder or hub id, "argv": [further words of `vllm serve`]}
  -> {"ok": true, "python", "python_version", "vllm_version", "torch_version", "cuda_version", "flashinfer_version",
      "build", "platform", "flags": [...], "max_model_len": 4096, "backends": [{"name", "reasons"}],
-     "backends_error": null, "refused_arguments": null}
+     "backends_error": null, "refused_arguments": null, "flash_attention_refusals": {"4": "reason"}}
  or {"ok": false, "error_type": "no_vllm" | "broken_vllm", "error": "one line"}
 
 `backends` is null, and `backends_error` says why, where this vLLM has no selector that can be asked or where it refuses
@@ -28,6 +28,8 @@ import sys
 
 # Members of vLLM's registry that are no backend of a language model's attention layers.
 NOT_SELECTABLE = {"TORCH_SDPA", "NO_ATTENTION", "CUSTOM"}
+# What vllm_flash_attn/cute imports (0.26 to 0.33): the packages nvidia-cutlass-dsl and quack-kernels.
+FLASH_4_PACKAGES = ("cutlass", "quack")
 # Models whose layers hand attention sinks to the selector; whether one does is written in its code, not in its config.
 SINK_MODELS = {"GptOssForCausalLM"}
 
@@ -132,13 +134,17 @@ def long_flags(serve) -> list:
 
 def asked_backends(command, parser, argv: list) -> dict:
     """What depends on model and arguments: `backends`, valid ones first in vLLM's order of preference, and the length."""
-    answer = {"max_model_len": None, "backends": None, "backends_error": None, "refused_arguments": None}
+    answer = {
+        "max_model_len": None, "backends": None, "backends_error": None, "refused_arguments": None,
+        "flash_attention_refusals": {},
+    }  # fmt: skip
     said = io.StringIO()  # argparse explains itself on standard error before it exits
     try:
         with contextlib.redirect_stderr(said):
             config = engine_config(command, parser, argv)
         answer["max_model_len"] = config.model_config.max_model_len
         answer["backends"] = backends(config)
+        answer["flash_attention_refusals"] = flash_attention_refusals()
     except SystemExit:
         answer["refused_arguments"] = one_line(said.getvalue().rsplit(": error: ", 1)[-1])
     except Exception as error:
@@ -169,6 +175,23 @@ def backends(config) -> list:
     with set_current_vllm_config(config):
         answers = [ask(current_platform, members, layer, heads) for layer in selector_configs(config)]
     return merged(answers)
+
+
+def flash_attention_refusals() -> dict:
+    """Why versions of FlashAttention cannot run here, as vLLM's own interface says (CUDA, 0.17.1 on; empty elsewhere).
+
+    Version 4 is compiled when it first runs, with packages that nothing else needs; vLLM looks for its own file only.
+    """
+    found: dict = {}
+    with contextlib.suppress(Exception):  # another layout, another signature: nothing is known then
+        interface = importlib.import_module("vllm.vllm_flash_attn.flash_attn_interface")
+        for version in (2, 3, 4):
+            if not interface.is_fa_version_supported(version):
+                found[str(version)] = str(interface.fa_version_unsupported_reason(version))
+        missing = [name for name in FLASH_4_PACKAGES if importlib.util.find_spec(name) is None]
+        if missing and "4" not in found:
+            found["4"] = f"FA4 needs the Python package {missing[0]}, which is not installed"
+    return found
 
 
 def selector_configs(config) -> list:

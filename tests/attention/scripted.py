@@ -28,13 +28,22 @@ CPU = (BackendFacts("CPU_ATTN"), BackendFacts("FLASH_ATTN", ("vLLM would silentl
 MLA = tuple(BackendFacts(name) for name in ("FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA"))
 
 
-def facts(backends=CUDA, capability="9.0", weights=True, error=None):
+def facts(backends=CUDA, capability="9.0", weights=True, error=None, refusals=()):
     gpu = GpuFacts("cuda", "NVIDIA H200", "h200", 1, 139.0, capability, "580") if capability else GpuFacts(
         "cpu", "a processor", "cpu", 1, 24.0
     )  # fmt: skip
     return Facts(
         gpu,
-        EngineFacts("/e/python", "3.12.0", "0.26.0", "2.11.0", gpu.kind, backends=backends, backends_error=error),
+        EngineFacts(
+            "/e/python",
+            "3.12.0",
+            "0.26.0",
+            "2.11.0",
+            gpu.kind,
+            backends=backends,
+            backends_error=error,
+            flash_attention_refusals=dict(refusals),
+        ),
         ModelFacts(
             "/models/Small",
             "LlamaForCausalLM",

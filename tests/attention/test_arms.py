@@ -38,6 +38,12 @@ def test_ampere_has_one_and_says_why():
     assert "does not run on compute capability 8.0" in there["FLASH_ATTN:4"].refused
 
 
+def test_a_version_that_vllm_cannot_run_is_refused_without_a_start():
+    there = found(refusals={"4": "FA4 needs the Python package cutlass, which is not installed"})
+    assert there["FLASH_ATTN:4"].refused == "FA4 needs the Python package cutlass, which is not installed"
+    assert not there["FLASH_ATTN:2"].refused
+
+
 def test_where_flash_attention_is_not_vllms_choice_its_own_version_is_compared_too():
     order = (scripted.CUDA[1], scripted.CUDA[0])
     there = found(backends=order, capability="10.0")

@@ -36,6 +36,7 @@ RECORDED = {
     ],
     "backends_error": None,
     "refused_arguments": None,
+    "flash_attention_refusals": {"4": "FA4 needs the Python package cutlass, which is not installed"},
 }
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -75,6 +76,7 @@ def test_a_recorded_answer_becomes_facts(folder, answers):
     )
     assert found.backends[0] == BackendFacts("CPU_ATTN")
     assert [backend.valid for backend in found.backends] == [True, False]
+    assert found.flash_attention_refusals == {"4": "FA4 needs the Python package cutlass, which is not installed"}
     assert not model.has_weights
     assert answers[1] == [("describe", {"model": folder, "argv": ["--seed", "1"]})]
 

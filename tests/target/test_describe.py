@@ -55,6 +55,32 @@ def test_cuda_lists_valid_backends_first_and_says_what_it_does_not_consider():
     assert os.environ["FLASHINFER_CUDA_ARCH_LIST"] == "9.0"
 
 
+def flash_attention(monkeypatch, packages, supported=(2, 3, 4)):
+    interface = SimpleNamespace(
+        is_fa_version_supported=lambda version: version in supported,
+        fa_version_unsupported_reason=lambda version: f"FA{version} is for another GPU",
+    )
+    monkeypatch.setattr(describe.importlib, "import_module", lambda name: interface)
+    monkeypatch.setattr(describe.importlib.util, "find_spec", lambda name: name in packages or None)
+    return describe.flash_attention_refusals()
+
+
+def test_versions_of_flash_attention_that_cannot_run_are_told(monkeypatch):
+    every = ("cutlass", "quack")
+    assert flash_attention(monkeypatch, every) == {}
+    assert flash_attention(monkeypatch, every, supported=(2, 4)) == {"3": "FA3 is for another GPU"}
+    assert flash_attention(monkeypatch, ("quack",)) == {"4": "FA4 needs the Python package cutlass, which is not installed"}
+    assert flash_attention(monkeypatch, (), supported=(2, 3)) == {"4": "FA4 is for another GPU"}
+
+
+def test_a_vllm_without_that_interface_tells_nothing_of_versions(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(describe.importlib, "import_module", missing)
+    assert describe.flash_attention_refusals() == {}
+
+
 def test_the_older_shape_of_the_same_answer():
     listed = describe.listed_by_platform(OlderCuda, MEMBERS[:2], "x", 32)
     assert listed == [(Backend.FLASH_ATTN, []), (Backend.FLASHINFER, ["too new"])]
