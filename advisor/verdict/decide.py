@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.records import Candidate, Decision, Finalist, Objective, Outcome, Trial, Verdict
+from advisor.records import Candidate, Decision, Finalist, Invalid, Objective, Outcome, Trial, Verdict
 from advisor.units import change
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched, tried
@@ -113,7 +113,7 @@ def decide(
     fallen = [f"{item.candidate.label} {item.reason}" for item in found if item.lost and item is not leader]
     return Verdict(
         decision=leader.decision or Decision.INCONCLUSIVE,
-        reason="; ".join([reason, *fallen, *_not_launched(trials, objective, tolerance)]),
+        reason="; ".join([reason, *fallen, *_not_launched(trials, objective, tolerance), *_too_fast(trials)]),
         objective=objective.metric,
         winner=leader.candidate if improved else BASELINE,
         challenger=leader.candidate,
@@ -130,6 +130,23 @@ def _not_launched(trials: Sequence[Trial], objective: Objective, tolerance: floa
     if best is None or best.key in known:
         return []
     return [f"the budget left no time to launch {best.label} afresh"]
+
+
+def _too_fast(trials: Sequence[Trial]) -> list[str]:
+    """Candidates whose samples the client could not follow, or that were over too soon: they may be the best of all."""
+    found = {}
+    for trial in trials:
+        if trial.phase == "search" and trial.outcome is Outcome.INVALID_MEASUREMENT and _may_be_fast(trial):
+            found.setdefault(trial.candidate.label, trial.reason)
+    if not found:
+        return []
+    label, why = next(iter(found.items()))
+    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return [f"{label}{others} could not be measured and may be faster ({why})"]
+
+
+def _may_be_fast(trial: Trial) -> bool:
+    return any({Invalid.CLIENT_BOUND, Invalid.TOO_SHORT} & set(sample.classes) for sample in trial.samples)
 
 
 def _subject(leader: Standing, found: Sequence[Standing]) -> str:
@@ -190,7 +207,9 @@ def _without_launches(trials: Sequence[Trial], objective: Objective, tolerance: 
     if choose(trials, objective, tolerance=tolerance):
         decision, reason = Decision.INCONCLUSIVE, "no fresh launches were made"
     elif dropped := [trial for trial in trials if trial.phase == "search" and trial.ok and trial.dropped]:
-        decision, reason = Decision.KEEP_DEFAULTS, _none_could_win(dropped, objective)
+        decision, reason = Decision.KEEP_DEFAULTS, "; ".join([_none_could_win(dropped, objective), *_too_fast(trials)])
+    elif fast := _too_fast(trials):
+        decision, reason = Decision.INCONCLUSIVE, fast[0]
     elif any(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in trials):
         decision, reason = Decision.KEEP_DEFAULTS, "no other setting started and measured well"
     else:

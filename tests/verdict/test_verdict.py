@@ -6,7 +6,7 @@ import random
 import pytest
 
 from advisor.errors import LaunchesFailed
-from advisor.records import Candidate, Decision, Dropped, Objective, Outcome, SloLimit, Trial
+from advisor.records import Candidate, Decision, Dropped, Invalid, Objective, Outcome, SloLimit, Trial
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
 from advisor.verdict.decide import decide
@@ -91,6 +91,31 @@ def test_more_launches_than_the_noise_allows_are_named():
 def test_nothing_to_confirm_keeps_the_defaults():
     tried = trial(1, {"--a": 1}, outcome=Outcome.CRASHED)
     assert decide([tried], THROUGHPUT).decision is Decision.KEEP_DEFAULTS
+
+
+def unmeasured(number, settings, kind):
+    made = trial(number, settings, 400.0, outcome=Outcome.INVALID_MEASUREMENT, reason=f"{kind.value}: its words")
+    return dataclasses.replace(
+        made, samples=tuple(dataclasses.replace(s, problems=("its words",), classes=(kind,)) for s in made.samples)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "decision", "may"),
+    [
+        (Invalid.CLIENT_BOUND, Decision.INCONCLUSIVE, True),
+        (Invalid.TOO_SHORT, Decision.INCONCLUSIVE, True),
+        (Invalid.WRONG_LENGTH, Decision.KEEP_DEFAULTS, False),
+    ],
+)
+def test_a_candidate_too_fast_for_the_client_is_no_reason_to_keep_the_defaults(kind, decision, may):
+    """The client set the pace: nobody knows what the server could have done."""
+    told = f"--fast=1 could not be measured and may be faster ({kind.value}: its words)"
+    fast = unmeasured(1, {"--fast": 1}, kind)
+    verdict = decide([trial(0, {}, 100.0, phase="baseline"), fast], THROUGHPUT)
+    assert verdict.decision is decision and (told in verdict.reason) is may
+    beside = decide([fast, *confirmed([100, 101, 99], [101, 101.5, 100])], THROUGHPUT)
+    assert beside.decision is Decision.KEEP_DEFAULTS and (told in beside.reason) is may
 
 
 def test_nothing_tried_is_no_reason_to_keep_the_defaults():
