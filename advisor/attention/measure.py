@@ -80,7 +80,7 @@ def to_repeat(cells: Sequence[Cell], rows: Sequence[Mapping[str, Any]]) -> list[
     """Of vLLM's own choice: cells that were not measured a second time. What differs then is noise."""
     known = by_key(rows)
     found = [cell for cell in cells if cell.key in known and is_measured(known[cell.key])]
-    return [cell for cell in found if known[cell.key].get("again_ms") is None]
+    return [cell for cell in found if known[cell.key].get("again_steady") is None]
 
 
 class _Asking:

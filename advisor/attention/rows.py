@@ -33,9 +33,12 @@ def row_of(cell: Cell, answer: Mapping[str, Any], clean: Callable[[str], str]) -
 
 
 def with_repeat(row: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of vLLM's own choice with its second measurement: `again_ms`, and whether those steps were steady."""
+    """The row of vLLM's own choice with its second measurement: `again_ms`, and whether those steps were steady.
+
+    One that is refused or fails is not tried again: there is a figure already.
+    """
     if not answer["ok"]:
-        return dict(row)
+        return {**row, "again_steady": False}
     return {**row, "again_ms": answer["step_ms"]["median"], "again_steady": is_steady(answer["step_ms"])}
 
 

@@ -7,6 +7,7 @@ import pytest
 from advisor.attention import grid
 from advisor.attention.grid import Cell, Limits, Wanted
 from advisor.attention.measure import missing, request_of, to_repeat
+from advisor.attention.rows import with_repeat
 from advisor.attention.shares import LEAST_S, START_AT_LEAST_S, Shares
 from advisor.errors import InputError
 from tests.attention.test_arms import arm
@@ -104,7 +105,8 @@ def test_what_is_left_to_measure():
     ]
     assert missing((one, two, three), rows) == [three, one]
     assert to_repeat((one, two, three), rows) == [two]
-    assert to_repeat((two,), [{**rows[1], "again_ms": 5.1}]) == []
+    assert to_repeat((two,), [{**rows[1], "again_ms": 5.1, "again_steady": True}]) == []
+    assert to_repeat((two,), [with_repeat(rows[1], {"ok": False, "error_type": "Refusal", "error": "no"})]) == []
     assert missing((one,), [{**rows[0], "failed": False}]) == []  # it does not fit: that is an answer
 
 
