@@ -19,12 +19,13 @@ COLORS = ("#56B4E9", "#E69F00", "#2DBB8F", "#CC79A7", "#D55E00", "#F0E442", "#B0
 _PLAIN = {NOBODY: "#D9D9D9", SEVERAL: "#F6E6D2", SINGLE: "#FFFFFF", EMPTY: "#FFFFFF"}
 # Inches.
 _SQUARE_W, _SQUARE_H, _LEFT, _GAP, _RIGHT = 0.82, 0.62, 0.75, 0.85, 0.2
-_TITLE, _PANEL_TITLE, _AXIS, _LINE, _LEAST_W = 0.62, 0.3, 0.55, 0.19, 7.0
+_TITLE, _SUBTITLE, _PANEL_TITLE, _AXIS, _LINE, _LEAST_W = 0.24, 0.19, 0.3, 0.55, 0.19, 7.0
 _FULL, _SMALL, _TINY = 9.5, 7.5, 6.5  # points
-_CHARACTERS = 17.0  # an inch of the note
+_CHARACTERS, _SUBTITLE_CHARACTERS, _TITLE_CHARACTERS = 17.0, 14.0, 9.0  # an inch of the note, and of what stands above
 _NOTE = (
     "+7%: the step of vLLM's own choice takes 7% longer than the winner's; where that one wins, 'next +7%': that of the next "
-    "backend. Milliseconds: the best step. Tie: no backend is ahead of vLLM's own choice by more than the noise."
+    "backend. Milliseconds: the best step. Tie: no backend is ahead of vLLM's own choice by more than the noise. "
+    "Chunk: tokens of the prompt in a mixed step."
 )
 
 
@@ -46,17 +47,24 @@ def draw(document: Mapping[str, Any], shown: Sequence[Panel]) -> Any:
     widths = [len(panel.columns) * _SQUARE_W for panel in shown]
     width = max(_LEAST_W, _LEFT + sum(widths) + _GAP * (len(shown) - 1) + _RIGHT)
     squares = max(len(panel.rows) for panel in shown) * _SQUARE_H
-    notes = textwrap.wrap(_NOTE, int(width * _CHARACTERS))
+    title, subtitle, notes = (
+        textwrap.wrap(text, int(width * characters))
+        for text, characters in (
+            (_title(document), _TITLE_CHARACTERS), (_subtitle(document), _SUBTITLE_CHARACTERS), (_NOTE, _CHARACTERS)
+        )
+    )  # fmt: skip
+    above = 0.15 + _TITLE * len(title) + _SUBTITLE * len(subtitle)
     legend = _legend(document, shown)
     below = _LINE * (-(-len(legend) // _columns(width)) + len(notes)) + 0.2
-    height = _TITLE + _PANEL_TITLE + squares + _AXIS + below
+    height = above + _PANEL_TITLE + squares + _AXIS + below
     figure, left = Figure(figsize=(width, height)), _LEFT
-    figure.text(0.15 / width, 1 - 0.12 / height, _title(document), fontsize=11.5, fontweight="bold", va="top")
-    figure.text(0.15 / width, 1 - 0.38 / height, _subtitle(document), fontsize=8.5, va="top")
+    lower = 1 - (0.14 + _TITLE * len(title)) / height
+    figure.text(0.15 / width, 1 - 0.12 / height, "\n".join(title), fontsize=11.5, fontweight="bold", va="top")
+    figure.text(0.15 / width, lower, "\n".join(subtitle), fontsize=8.5, va="top")
     colors = _colors(document)
     for panel, wide in zip(shown, widths, strict=True):
         high = len(panel.rows) * _SQUARE_H
-        bottom = height - _TITLE - _PANEL_TITLE - high
+        bottom = height - above - _PANEL_TITLE - high
         _panel(figure.add_axes((left / width, bottom / height, wide / width, high / height)), panel, colors)
         left += wide + _GAP
     figure.legend(

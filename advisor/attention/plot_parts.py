@@ -59,7 +59,7 @@ def _panel(phase: str, cells: Sequence[Mapping[str, Any]], document: Mapping[str
         for row, context in enumerate(rows)
         for column, batch in enumerate(columns)
     )
-    title = phase if phase != "mixed" else f"mixed, with a prompt of {document['chunk']} tokens"
+    title = phase if phase != "mixed" else f"mixed (chunk {document['chunk']})"
     return Panel(title, columns, rows, names_of(phase), squares)
 
 
