@@ -146,7 +146,7 @@ def _part_legend(sheet: _Sheet, top: float, shown: Picture) -> None:
     from matplotlib.patches import Patch
 
     sheet.text(_LEFT, top, "Shares of a step; above each bar the whole step in ms", fontsize=8.5, fontweight="bold")
-    handles: list[Any] = [Patch(label=PARTS[name], **part_fill(name)) for name in shown.kinds]
+    handles: list[Any] = [Patch(label=label, **part_fill(name)) for name, label in shown.kinds.items()]
     if any(bar.work_ms is not None for mode in shown.modes for bar in mode.bars):
         handles.append(Line2D([], [], label=WORK, **WORK_LINE))
     sheet.legend(top + 0.23, handles, len(handles))

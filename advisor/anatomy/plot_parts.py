@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.words import best_mode, by_batch, ends, no_graphs, parts
+from advisor.anatomy.words import best_mode, broken_floor, by_batch, ends, no_graphs, parts, with_floor_that_holds
 from advisor.stepping.figures import STEADY, ms
 
 Modes = Mapping[str, Mapping[str, Any]]
@@ -81,15 +81,16 @@ class Picture:
         return tuple(sorted({bar.batch for mode in self.modes for bar in mode.bars}))
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """Names of PARTS that some bar has."""
+    def kinds(self) -> dict[str, str]:
+        """Those of PARTS that some bar has."""
         found = {name for mode in self.modes for bar in mode.bars for name in bar.parts}
-        return tuple(name for name in PARTS if name in found)
+        labels = PARTS if "floor" in found else {**PARTS, "other": "GPU work", "rest": "not split"}
+        return {name: label for name, label in labels.items() if name in found}
 
 
 def picture(document: Mapping[str, Any]) -> Picture:
     """Of a whole document (document.py). Modes without a single time have no place in it but a note."""
-    modes = document["modes"]
+    modes = with_floor_that_holds(document["modes"])
     return Picture(
         f"What a decode step of {document['model']['name']} is made of",
         ", ".join((
@@ -125,9 +126,10 @@ def bar(row: Mapping[str, Any]) -> Bar:
     """Without GPU time a step is split at the floor alone."""
     if row.get("gpu_ms") is None:
         floor = min(row.get("floor_ms") or 0.0, row["step_ms"])
-        split = {"floor": floor, "rest": row["step_ms"] - floor}
+        split = ({"floor": floor} if floor else {}) | {"rest": row["step_ms"] - floor}
     else:
-        split = dict(zip(("floor", "other", "idle"), parts(row).values(), strict=True))
+        names = ("floor", "other", "idle") if row.get("floor_ms") else ("other", "idle")
+        split = dict(zip(names, parts(row).values(), strict=True))
     return Bar(row["batch"], row["step_ms"], split, row["steady"], row.get("host_work_ms"))
 
 
@@ -172,14 +174,14 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     """What a person has to know who sees nothing but the picture."""
     modes = document["modes"]
     rows = [row for mode in modes.values() for row in mode["decode"] if row["step_ms"] is not None]
-    said = list(no_graphs(modes))
+    said = [*no_graphs(modes), *(broken := broken_floor(modes))]
     if document["versions"].get("platform") == "cpu":
         said.append(
             "a processor has no GPU time: only the step and its floor are shown, what lies above it is not split"
         )
     elif untraced := dict.fromkeys(row["reason"] for row in rows if row.get("gpu_ms") is None):
         said += [f"not split, no GPU time: {_cut(reason or 'not traced')}" for reason in untraced]
-    if any(not row.get("floor_ms") for row in rows):
+    if not broken and any(not row.get("floor_ms") for row in rows):
         said.append("no floor where the bandwidth was not measured")
     if not all(row["steady"] for row in [*rows, *_prefills(modes)]):
         said.append(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.anatomy.missing import why_missing
+from advisor.anatomy.words import with_floor_that_holds
 from advisor.stepping.figures import bare_ms
 
 HEADER = ("batch", "floor, ms", "", "no graphs", "full graphs")
@@ -20,6 +21,7 @@ def square(modes: Mapping[str, Mapping[str, Any]], batches: tuple[int, ...] | No
     """Two lines of text under HEADER for each batch size; none where fewer than two of the four modes were asked for."""
     if sum(name in modes for name in _NAMES) < 2:
         return []
+    modes = with_floor_that_holds(modes)
     lines = []
     for batch in chosen(modes) if batches is None else batches:
         floor = floor_of(modes, batch)

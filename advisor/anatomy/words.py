@@ -12,15 +12,18 @@ from advisor.anatomy.modes import TITLES
 from advisor.stepping.figures import ms
 
 PAYS = 0.05  # of a step without graphs: where the host takes less of it, graphs have nothing to give
+SLACK = 1.1  # what only reads is a little faster than a copy: a floor may lie so far above a step
 _GRAPHED = ("full", "piecewise", "both")
 
 
 def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """`modes`: name -> what was measured (document.py). The order is that of the questions in docs/anatomy.md."""
+    no_floor, modes = broken_floor(modes), with_floor_that_holds(modes)
     steps = {name: by_batch(mode) for name, mode in modes.items()}
     return [
         *no_graphs(modes),
         *unsteady(modes),
+        *no_floor,
         *whole(steps),
         *dominant(steps),
         *piecewise(steps),
@@ -59,6 +62,19 @@ def unsteady(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
                 "machine? Nothing below is said of these"
             )
     return said
+
+
+def broken_floor(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """That a step was shorter than what bounds it, so that the bandwidth must have been measured too low."""
+    rows = _below_floor(modes)
+    if not rows:
+        return []
+    worst = max(rows, key=lambda row: row["floor_ms"] / row["step_ms"])
+    return [
+        f"batch {worst['batch']}: a step of {ms(worst['step_ms'])} is shorter than its floor of {ms(worst['floor_ms'])}: the "
+        "bandwidth was measured too low (did something else use this machine?), or the weights lie in a cache. Nothing is said "
+        "of the floor"
+    ]
 
 
 def whole(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
@@ -183,6 +199,21 @@ def starts(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
 # ---------------------------------------------------------------- figures
 
 
+def with_floor_that_holds(modes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """The modes as they are, or without any floor where a step was shorter than its own."""
+    if not _below_floor(modes):
+        return modes
+    return {
+        name: {**mode, "decode": [{**row, "floor_ms": None} for row in mode.get("decode", ())]}
+        for name, mode in modes.items()
+    }
+
+
+def _below_floor(modes: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    rows = (row for mode in modes.values() for row in mode.get("decode", ()) if row["step_ms"] and row.get("floor_ms"))
+    return [row for row in rows if row["floor_ms"] > SLACK * row["step_ms"]]
+
+
 def best_mode(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int) -> str | None:
     """The mode with the shortest step at this batch size."""
     found = {name: rows[batch]["step_ms"] for name, rows in steps.items() if batch in rows}
@@ -193,7 +224,9 @@ def parts(row: Mapping[str, Any]) -> dict[str, float]:
     """A step's milliseconds: reading at the measured bandwidth, other work of the GPU, and the time it had none."""
     if row.get("gpu_ms") is None:
         return {}
-    reading = min(row.get("floor_ms") or 0.0, row["gpu_ms"])
+    if not row.get("floor_ms"):
+        return {"the work of the GPU": row["gpu_ms"], "the host": row["host_ms"]}
+    reading = min(row["floor_ms"], row["gpu_ms"])
     return {
         "reading weights and KV cache": reading,
         "other GPU work": row["gpu_ms"] - reading,

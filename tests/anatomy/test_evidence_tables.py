@@ -166,5 +166,6 @@ def test_marks_that_a_person_broke_are_told(text, problem):
 def test_the_tables_of_one_file_are_printed(folder, capsys):
     assert tables.main([str(folder / "launcher-h200.json")]) == 0
     assert capsys.readouterr().out.rstrip("\n") == tables.launcher(folder / "launcher-h200.json")
-    with pytest.raises(SystemExit, match=r"noise-h200\.json: files are called anatomy-NAME\.json, attention-NAME\.json, launcher-NAME\.json"):
+    kinds = r"anatomy-NAME\.json, attention-NAME\.json, launcher-NAME\.json"
+    with pytest.raises(SystemExit, match=rf"noise-h200\.json: files are called {kinds}"):
         tables.main([str(folder / "noise-h200.json")])

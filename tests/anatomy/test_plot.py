@@ -256,6 +256,9 @@ def test_a_processor_shows_step_and_floor_and_says_why():
     assert "a processor has no GPU time: only the step and its floor are shown" in shown
     assert "above the floor, not split" in shown
     assert "the GPU idles" not in shown and "other GPU work" not in shown
+    slow = documents.read(CPU_FILE)
+    slow["modes"]["none"]["decode"][0]["floor_ms"] = 9.0
+    assert plot_parts.notes(slow)[-1] == "a processor has no GPU time: steps are not split"
     assert "AMD EPYC, vLLM 0.32.0, 2026-11-30" in shown
 
 
@@ -271,6 +274,18 @@ def test_what_could_not_be_measured_is_told():
     drawn = figure(document({"none": without}))
     assert "no floor where the bandwidth was not measured" in said(drawn)
     assert "best step above the floor" not in said(drawn)
+
+
+@drawing
+def test_a_floor_above_a_step_is_not_drawn_and_the_picture_says_why():
+    found = document({"both": mode("both", FEW)})
+    found["modes"]["both"]["decode"][0]["floor_ms"] = 9.0
+    drawn = figure(found)
+    shown = said(drawn)
+    assert "a step of 4.75 ms is shorter than its floor of 9 ms" in " ".join(shown.split())
+    assert "best step above the floor" not in shown and "times the floor" not in shown
+    assert plot_parts.PARTS["floor"] not in shown and plot_parts.PARTS["other"] not in shown and "GPU work" in shown
+    assert not [line for line in drawn.axes[0].lines if 9.0 in list(line.get_ydata())]
 
 
 # ---------------------------------------------------------------- scales

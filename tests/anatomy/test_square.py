@@ -57,6 +57,12 @@ def test_without_a_floor_there_is_no_share():
     assert square(modes)[0] == ("1", "", "not compiled", "19.1", "was not run")
 
 
+def test_a_floor_above_a_step_gives_no_share():
+    modes = found("none", "both", batches=(1, 8))
+    modes["both"]["decode"][1]["floor_ms"] = 9.0
+    assert [line[1:4] for line in square(modes)][::2] == [("", "not compiled", "19.1")] * 2
+
+
 def test_one_mode_is_no_square():
     assert square(found("none")) == []
     assert square(found("none", "piecewise")) == []

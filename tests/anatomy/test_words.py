@@ -154,6 +154,23 @@ def test_the_distance_from_the_floor_is_that_of_the_best_step():
     assert large.startswith("batch 64")
 
 
+def test_a_step_below_its_floor_takes_the_floor_out_of_all_sentences():
+    """A copy that another program slowed makes the floor too high; a few percent are what reading gains over copying."""
+    found = modes()
+    found["both"]["decode"][0]["floor_ms"] = 2.0 * words.SLACK
+    assert words.broken_floor(found) == []
+    assert words.with_floor_that_holds(found) is found
+    found["both"]["decode"][0]["floor_ms"] = 4.0
+    said = words.sentences(found)
+    assert said[0] == (
+        "batch 1: a step of 2 ms is shorter than its floor of 4 ms: the bandwidth was measured too low (did something else use "
+        "this machine?), or the weights lie in a cache. Nothing is said of the floor"
+    )
+    assert not [line for line in said[1:] if "floor" in line]
+    assert "no optimisation, batch 1: the host dominates (the work of the GPU 2.4 ms, the host 7.6 ms)" in said
+    assert found["both"]["decode"][0]["floor_ms"] == 4.0  # the figure itself stays
+
+
 def test_what_a_start_costs():
     said = words.starts(modes())
     assert said[-1] == (
