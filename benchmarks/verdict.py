@@ -13,6 +13,7 @@ launches themselves, half from a normal distribution of the same variance.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -27,6 +28,7 @@ from typing import Any
 
 from advisor.records import Candidate, Decision, Objective, Outcome, Sample, Trial, Verdict
 from advisor.search.budget import FINALISTS, Budget
+from advisor.student_t import two_sided_quantile
 from advisor.verdict.confirm import confirm, seeds
 from advisor.verdict.sequential import ERROR
 
@@ -159,11 +161,12 @@ def summary(found: Sequence[tuple[str, bool, int]]) -> dict[str, Any]:
 
 
 def launches_for(noise: Noise, gain: float, power: float = 0.9) -> int:
-    """Launches an arm after which one look shows that gain with that probability, by the normal approximation, plus one."""
-    ratio = math.sqrt(2 * (noise.launch**2 + noise.rest**2 / SAMPLES))
-    normal = statistics.NormalDist()
-    needed = (normal.inv_cdf(1 - ERROR) + normal.inv_cdf(power)) * ratio / math.log1p(gain)
-    return max(3, math.ceil(needed**2) + 1)
+    """Launches an arm after which one look shows that gain with that probability: Student's t for the interval, the normal
+    distribution for the power, and a little more, because the larger of two deviations is taken."""
+    ratio = math.sqrt(2 * (noise.launch**2 + noise.rest**2 / SAMPLES)) / math.log1p(gain)
+    by_chance = statistics.NormalDist().inv_cdf(power)
+    each = ((n, two_sided_quantile(1 - 2 * ERROR, n - 1) + by_chance) for n in itertools.count(3))
+    return next(n for n, deviations in each if 1.04 * (deviations * ratio) ** 2 <= n)
 
 
 @dataclass(frozen=True)
