@@ -176,7 +176,11 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     rows = [row for mode in modes.values() for row in mode["decode"] if row["step_ms"] is not None]
     said = [*no_graphs(modes), *(broken := broken_floor(modes))]
     if document["versions"].get("platform") == "cpu":
-        shown = "steps are not split" if broken else "only the step and its floor are shown, what lies above it is not split"
+        shown = (
+            "steps are not split"
+            if broken
+            else "only the step and its floor are shown, what lies above it is not split"
+        )
         said.append(f"a processor has no GPU time: {shown}")
     elif untraced := dict.fromkeys(row["reason"] for row in rows if row.get("gpu_ms") is None):
         said += [f"not split, no GPU time: {_cut(reason or 'not traced')}" for reason in untraced]
