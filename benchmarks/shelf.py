@@ -34,7 +34,7 @@ from benchmarks.shelf_runs import DONE, FAILED, Clock, Ended, model_folder, rema
 from benchmarks.shelf_table import read_verified, table, with_table
 
 ROOT = Path(__file__).resolve().parents[1]
-VERIFIED = ROOT / "docs" / "evidence" / "reverified-h200.json"
+EVIDENCE = ROOT / "docs" / "evidence"
 _VERIFIED = (0, 1, 5)  # exit codes of `advisor verify` that are answers: holds, does not hold, inconclusive
 _WRONG, _OF_ANOTHER = 2, " was measured with "  # how `advisor tune` refuses a study of another driver, vLLM or torch
 # Of a verification, generously: imports and inspection before the first launch, what an empty compile cache costs, fixed prompts
@@ -185,7 +185,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--shelf", type=Path, default=LIST, help="list of entries")
     parser.add_argument("--models", type=Path, default=Path("models"), help="folder of model folders")
     parser.add_argument("--profiles", type=Path, default=Path("profiles"))
-    parser.add_argument("--verified", type=Path, default=VERIFIED, help="file that --verify adds to")
+    parser.add_argument("--verified", type=Path, help="file that --verify adds to; default: docs/evidence/reverified-GPU.json")
     parser.add_argument("--runs", type=Path, default=Path("runs/shelf"))
     parser.add_argument("--logs", type=Path, default=Path("runs/shelf-logs"))
     parser.add_argument("--engine-python", default=sys.executable, help="python of the environment that holds vLLM")
@@ -193,9 +193,10 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def run(given: argparse.Namespace) -> int:
+    shelf = read_shelf(given.shelf)
+    given.verified = given.verified or EVIDENCE / f"reverified-{shelf.gpu}.json"
     if given.table:
         return write_table(given)
-    shelf = read_shelf(given.shelf)
     if given.list:
         for name in chosen(shelf, given.names):
             there = "profile is there" if profile_path(given, shelf, name).exists() else "missing"
