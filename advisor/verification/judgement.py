@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.measure.taints import tainted
-from advisor.records import Candidate, Decision, Interval, Objective, Trial, Verdict
+from advisor.records import Candidate, Decision, Interval, Objective, Outcome, Trial, Verdict
 from advisor.serving_profile.schema import Profile, Side
 from advisor.units import changes
 from advisor.verdict.decide import MIN_GAIN
@@ -124,7 +124,7 @@ def _verdict(
     ratio_before = Interval(told.value, told.low, told.high) if told else None
     if arm is None or verdict is None:
         return VerdictCheck(before, ratio_before, None, None, _untried(profile))
-    held, why = _still_true(before, verdict)
+    held, why = _still_true(before, verdict, _is_refuted(trials, arm, verdict))
     if held is Held.HOLDS and before is Decision.IMPROVED and (unjudged := _unjudged(trials, arm)):
         held, why = Held.UNCLEAR, unjudged
     return VerdictCheck(before, ratio_before, verdict, held, why)
@@ -136,7 +136,7 @@ def _untried(profile: Profile) -> str:
     return "nothing was compared with the default"
 
 
-def _still_true(before: Decision, verdict: Verdict) -> tuple[Held, str]:
+def _still_true(before: Decision, verdict: Verdict, refuted: bool) -> tuple[Held, str]:
     """An inconclusive profile claims nothing of a gain, so nothing can refute it.
 
     A gain that these launches merely fail to show is not refuted: that takes an interval without one, or a launch that failed.
@@ -147,15 +147,21 @@ def _still_true(before: Decision, verdict: Verdict) -> tuple[Held, str]:
         return Held.HOLDS, f"it is settled now: {now.value}; tune again for a profile that says so" if settled else "still open"
     if now is before:
         return Held.HOLDS, "still true"
-    if now is Decision.IMPROVED or (before is Decision.IMPROVED and _is_refuted(verdict)):
+    if now is Decision.IMPROVED or (before is Decision.IMPROVED and refuted):
         return Held.FAILS, f"no longer true: {now.value}"
     return Held.UNCLEAR, "these launches do not settle it"
 
 
-def _is_refuted(verdict: Verdict) -> bool:
-    """Whether nothing is left of a gain: it cannot be as large as an override has to gain, or its server failed."""
-    failed = any(item.failed for item in verdict.finalists)
-    return failed or (verdict.ratio is not None and verdict.ratio.high < 1 + MIN_GAIN)
+def _is_refuted(trials: Sequence[Trial], arm: Candidate, verdict: Verdict) -> bool:
+    """Whether nothing is left of a gain: it cannot be as large as an override has to gain, or its server failed.
+
+    A measurement that is not valid, because the client set the pace here, say, is no fault of the recommendation.
+    """
+    ended = {trial.outcome for trial in fresh(trials, arm).values() if not trial.ok}
+    if ended:
+        return ended != {Outcome.INVALID_MEASUREMENT}
+    lost = any(item.failed for item in verdict.finalists)  # the SLO, its proof
+    return lost or (verdict.ratio is not None and verdict.ratio.high < 1 + MIN_GAIN)
 
 
 def _unjudged(trials: Sequence[Trial], arm: Candidate) -> str:

@@ -19,6 +19,8 @@ _END = {
     Held.UNCLEAR: "inconclusive: these launches neither confirm the profile nor refute it",
 }
 
+_WIDE = 10.0  # an interval that reaches so many times as far tells nothing
+
 
 def lines(
     profile: Profile,
@@ -57,6 +59,8 @@ def figure(check: FigureCheck, tolerance: float) -> str:
     launches = f"{len(check.now)} launch{'es' if len(check.now) != 1 else ''}"
     if check.ratio is None:
         return f"{was}, {number(mean)} here ({launches}): too few for an interval"
+    if check.ratio.high > _WIDE * check.ratio.value:
+        return f"{was}, {number(mean)} here ({launches}): too few and too scattered for an interval"
     limit = f"{tolerance:.0%}"
     ends = {Held.HOLDS: f"agrees within {limit}", Held.FAILS: f"differs by more than {limit}"}
     end = ends.get(check.held) or f"whether it agrees within {limit} is open{_more(check)}"

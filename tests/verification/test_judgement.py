@@ -82,6 +82,12 @@ def test_noise_is_inconclusive_and_says_what_would_tell():
     assert "is open; about" in said[1] and said[-1].startswith("inconclusive: these launches neither")
 
 
+def test_two_scattered_launches_have_no_interval_worth_telling():
+    said = told(kept(EAGER), launched((160.0, 90.0)))
+    assert said[1].endswith("125.0 here (2 launches): too few and too scattered for an interval")
+    assert judgement(kept(EAGER), launched((160.0, 90.0))).held is Held.UNCLEAR
+
+
 def test_a_winner_that_fails_afresh_does_not_hold():
     trials = launched(SAME, GAIN)
     last = next(item for item in reversed(trials) if not item.candidate.is_baseline)
@@ -91,6 +97,16 @@ def test_a_winner_that_fails_afresh_does_not_hold():
     found = judgement(improved(EAGER), trials, Candidate(EAGER))
     assert found.held is Held.FAILS and "wrong_output" in found.notes[0]
     assert "output: random weights; wrong: log-probabilities differ" in told(improved(EAGER), trials, Candidate(EAGER))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "held"),
+    [(Outcome.CRASHED, Held.FAILS), (Outcome.OUT_OF_MEMORY, Held.FAILS), (Outcome.INVALID_MEASUREMENT, Held.UNCLEAR)],
+)
+def test_a_measurement_that_is_not_valid_refutes_nothing(outcome, held):
+    trials = launched(SAME, GAIN)
+    trials[1] = dataclasses.replace(trials[1], outcome=outcome, reason="the client set the pace")
+    assert judgement(improved(EAGER), trials, Candidate(EAGER)).verdict.held is held
 
 
 def test_a_gain_whose_output_nobody_could_judge_is_open():
