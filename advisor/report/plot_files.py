@@ -44,7 +44,10 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"--plot {path}: the name says no format", f"end it with {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise EnvironmentMismatch("plots need matplotlib, which is not installed here", "pip install matplotlib, or the advisor with its extra: pip install '.[plots]'")
+        raise EnvironmentMismatch(
+            "plots need matplotlib, which is not installed here",
+            "pip install matplotlib, or the advisor with its extra: pip install '.[plots]'",
+        )
 
 
 def write_plot(path: Path, draw: Callable[[], Any]) -> None:
