@@ -104,7 +104,8 @@ def run_logged(name: str, words: Sequence[str], logs: Path, clock: Clock, good: 
 
 
 def _interrupt(process: subprocess.Popen) -> None:
-    process.send_signal(signal.SIGINT)
+    # The advisor takes it as Ctrl-C. SIGINT itself is ignored by what a shell started in the background, and by its children.
+    process.send_signal(signal.SIGTERM)
     with contextlib.suppress(KeyboardInterrupt):
         try:
             process.wait(_GRACE_S)

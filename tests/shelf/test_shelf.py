@@ -65,7 +65,7 @@ if "slow" in name:
         (study / "interrupted").touch()
         print("advisor: stopped during trial 3; the server has ended", file=sys.stderr)
         sys.exit(130)
-    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
     begun = (study / "begun").exists()
     (study / "begun").touch()
     if not begun:
