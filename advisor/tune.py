@@ -21,6 +21,7 @@ from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.store import write_profile
 from advisor.space.candidates import SearchSpace, first_candidates
 from advisor.study import setup
+from advisor.study.cold_start import measure_cold_start
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.launches import Launches, baseline_trial, how_to_continue
 from advisor.study.proof import prove
@@ -80,6 +81,7 @@ def _measure(
         search_study(request, facts, study, spaces, launch, progress)
         progress.stage("verdict: fresh launches of the default and the finalists")
         verdict = prove(lambda: _judged(request, launch), request, launch, progress)
+        measure_cold_start(request, launch, progress)
         return with_front(verdict, launch.done(), request.objective)
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None

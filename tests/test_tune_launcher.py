@@ -10,6 +10,8 @@ import pytest
 
 from advisor import tune as pipeline
 from advisor.progress import Silent
+from advisor.report.summary import summary
+from advisor.study import cold_start
 
 from .test_tune import EAGER, SITE, children, install_fakes, request_for  # noqa: F401
 
@@ -58,6 +60,33 @@ def test_baseline_and_search_are_forked_and_all_that_is_reported_is_not(request_
     assert told.notes[-1].startswith("time: ") and "own overhead" in told.notes[-1]
     assert children() == []
     assert (answer.study_folder / "launcher.log").exists()
+
+
+def compiling(request):
+    return dataclasses.replace(request, serve_env={**request.serve_env, "FAKE_COMPILES": "1"})
+
+
+def test_a_default_that_was_forked_is_started_once_from_empty_caches(request_with):
+    """Its baseline compiled in a fork, its fresh launches found that code: neither is the cold start of a person's server."""
+    answer = pipeline.tune(compiling(request_with(measure_all=True)), Silent())
+    assert launched(answer)["baseline"] == {"warm"} and launched(answer)["cold-start"] == {"cold"}
+    last = answer.result.trials[-1]
+    assert last.candidate.is_baseline and last.ok and last.samples == () and last.start_up.cache == "cold"
+    assert not (answer.study_folder / "cache-proof").exists()
+    text = answer.profile_path.read_text()
+    assert "cold-start: 1" in text and "start_cold: {launches: 1," in text
+    (line,) = [line for line in summary(answer.result, answer.profile_path) if line.startswith("start: default ")]
+    assert " cold, " in line and "only as a fork" not in line
+    again = pipeline.tune(compiling(request_with(measure_all=True)), Silent())
+    assert len(again.result.trials) == len(answer.result.trials)
+
+
+def test_a_budget_without_room_for_it_leaves_the_cold_start_out_and_says_so(request_with, monkeypatch):
+    told = Told()
+    monkeypatch.setattr(cold_start, "cold_start_s", lambda trials: 1e6)
+    answer = pipeline.tune(compiling(request_with()), told)
+    assert "cold-start" not in launched(answer)
+    assert any(note.startswith("the default's cold start was not measured: it takes about") for note in told.notes)
 
 
 def test_cold_means_cold(request_with):

@@ -108,6 +108,8 @@ def trial_line(trial: Trial, score: float | None, baseline: float | None, object
         figure = _figure(trial, score, baseline, objective)
     elif trial.outcome is Outcome.OK and trial.dropped is not None:
         figure = f"dropped {trial.dropped.reason}"
+    elif trial.outcome is Outcome.OK and not trial.samples:
+        figure = "started, not measured"
     else:
         figure = f"{trial.outcome.value}: {trial.reason}{_counted_for(trial, baseline, objective)}"
     start = f", start {duration(trial.start_s)}" if trial.start_s is not None else ""

@@ -25,10 +25,10 @@ class Job:
 
     number: int
     phase: (
-        str  # "baseline", "search", "confirm", or of the winner's proof (verdict/proof.py) "soak", "restart", "quality"
+        str  # "baseline", "search", "confirm", of the winner's proof (verdict/proof.py) "soak", "restart", "quality"; "cold-start"
     )
     candidate: Candidate
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # none: started, and not measured
     round: int | None = None
     resolved: Mapping[str, Any] = field(
         default_factory=dict

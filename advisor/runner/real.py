@@ -126,7 +126,7 @@ class RealRunner:
         with server:
             launch.times["start_s"] = server.start_s
             sampling = self._sampling(server, launch, guard)
-            if not launch.is_lost():  # by its start alone, where that is the objective
+            if launch.job.seeds and not launch.is_lost():  # by its start alone, where that is the objective
                 with launch.timed("warmup_s"):
                     launch.warm_up = sampling.warm_up()
                 with launch.timed("measure_s"):

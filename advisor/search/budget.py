@@ -83,7 +83,7 @@ def typical_cost_s(done: Sequence[Trial]) -> float:
     """Median wall seconds of the OK trials that were measured in full, as fresh launches are; those that compiled anew at what
     they would have cost with their code at hand. Fresh launches are executed: until two such were seen, forked ones tell it.
     """
-    full = [trial for trial in done if trial.ok and not trial.dropped]
+    full = [trial for trial in done if trial.ok and trial.samples and not trial.dropped]
     executed = [trial for trial in full if trial.launcher != "warm"]
     imports_s = max((trial.launcher_s or 0.0 for trial in done), default=0.0)
     costs = [_fresh_s(trial, imports_s) for trial in (executed if len(executed) > 1 else full)]

@@ -38,7 +38,7 @@ RANDOM_WEIGHTS = (
     "Measured with random weights: speed and memory are those of the architecture, the answers are noise. "
     "Measure again with the real weights where output decides the work: experts, speculation, stop tokens."
 )
-_PHASES = ("baseline", "search", "confirm", "soak", "restart", "quality")
+_PHASES = ("baseline", "search", "confirm", "soak", "restart", "quality", "cold-start")
 _REASON_LENGTH = 200
 _EXAMPLES = 3
 

@@ -27,7 +27,9 @@ from advisor.verdict.confirm import seeds
 from advisor.verdict.output_gate import gated
 from advisor.verdict.proof import QUALITY, RESTART, SOAK
 
-CACHES = {SOAK: "empty", RESTART: "proof"}  # the winner's cold start, and its start on what that one compiled
+COLD_START = "cold-start"  # of the default: started, its answers kept, nothing measured
+# The winner's cold start, its start on what that one compiled, the default's cold start.
+CACHES = {SOAK: "empty", RESTART: "proof", COLD_START: "empty"}
 
 
 class Launches:
@@ -99,7 +101,7 @@ class Launches:
             number=self._study.next_number,
             phase=phase,
             candidate=candidate,
-            seeds=seeds(phase, self._samples, number),
+            seeds=() if phase == COLD_START else seeds(phase, self._samples, number),
             round=number if phase == "confirm" else None,
             resolved={name: resolved[name] for name in KEPT if name in resolved},
             caches=CACHES.get(phase, "study"),
@@ -119,7 +121,7 @@ class Launches:
         }
 
     def _copy(self, trial: Trial) -> None:
-        if self._mirrored:
+        if self._mirrored and trial.phase != COLD_START:
             reason = f"dropped {trial.dropped.reason}" if trial.ok and trial.dropped else trial.reason
             attributes = {"phase": trial.phase, "outcome": trial.outcome.value, "reason": reason}
             self._mirrored.add(

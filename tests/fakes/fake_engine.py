@@ -6,10 +6,10 @@ It answers /health, /version, /v1/models, /v1/completions (streaming or not) and
 child process as vLLM has its engine process, and is faster or slower with its settings (fake_settings.py).
 
 Environment: FAKE_SPEED tokens a second of each request, whatever the settings; FAKE_TIME_SCALE multiplies all times
-(0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_ACTIVE_BACKEND the attention
-backend that runs, whatever was asked for; FAKE_BLOCK_SIZE and FAKE_STEP_MODE the same for the block size and for the graphs
-that steps run in; FAKE_FAULT what goes wrong, NAME or
-NAME:NUMBER (see FAULTS); FAKE_FAULT_SPEEDUP how many times faster an engine with a fault is; FAKE_GPU_FOLDER where each
+(0.01 makes it a hundred times faster); FAKE_START_S seconds that the start takes; FAKE_COMPILES that the
+log says where compiled code comes from; FAKE_ACTIVE_BACKEND the attention backend that runs, whatever was asked for;
+FAKE_BLOCK_SIZE and FAKE_STEP_MODE the same for the block size and for the graphs that steps run in; FAKE_FAULT what goes wrong,
+NAME or NAME:NUMBER (see FAULTS); FAKE_FAULT_SPEEDUP how many times faster an engine with a fault is; FAKE_GPU_FOLDER where each
 process that has GPU memory leaves a file: its pid, and in it MiB (fake_gpu_memory.py reads them).
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 
 import fake_settings
 
@@ -35,6 +36,7 @@ def starting(model: str, served_name: str, settings: dict) -> None:
         say("flash_attn.py:776", "Using FlashAttention version 3")
     say("gpu_model_runner.py:5347", "Model loading took 1.12 GiB memory and 0.501000 seconds")
     if settings["mode"] == "VLLM_COMPILE":
+        compiled_code()
         say("monitor.py:53", "torch.compile took 2.50 s in total")
     say("gpu_worker.py:560", "Available KV cache memory: 100.0 GiB")
     say("kv_cache_utils.py:2177", "GPU KV cache size: 919,824 tokens")
@@ -43,6 +45,19 @@ def starting(model: str, served_name: str, settings: dict) -> None:
         say("gpu_model_runner.py:6844", f"Graph capturing finished in {count // 8} secs, took {count / 50:.2f} GiB")
     compiled = " (compilation: 2.50 s)" if settings["mode"] == "VLLM_COMPILE" else ""
     say("core.py:348", f"init engine (profile, create kv cache, warmup model) took 3.20 s{compiled}")
+
+
+def compiled_code() -> None:
+    """With FAKE_COMPILES: whether compiled code was found in vLLM's cache; from then on it is."""
+    if not os.environ.get("FAKE_COMPILES"):
+        return
+    marker = Path(os.environ["VLLM_CACHE_ROOT"]) / "fake_compiled"
+    if marker.exists():
+        say("decorators.py:724", f"Directly load AOT compilation from path {marker}")
+        return
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    say("backends.py:391", "Cache the graph of compile range (1, 8192) for later use")
 
 
 def compiling(kernel: str) -> None:
