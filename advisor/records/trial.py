@@ -54,6 +54,7 @@ class QualityScore:
     exit_code: int | None = None
     seconds: float = 0.0
     problem: str = ""
+    command: str = ""  # fingerprint of the command's words; empty in journals before 2026-12
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import time
@@ -32,6 +33,7 @@ from advisor.records import (
     Telemetry,
     Trial,
     Workload,
+    fingerprint,
 )
 from advisor.runner import stages
 from advisor.runner.base import Earlier, Job
@@ -168,7 +170,8 @@ class RealRunner:
             return
         self._waiting("the quality command", 0.0)
         name, limit_s = server.served_name, self._evaluation_timeout_s
-        launch.quality = run_quality(self._evaluation, server.base_url, name, launch.folder, limit_s)
+        found = run_quality(self._evaluation, server.base_url, name, launch.folder, limit_s)
+        launch.quality = dataclasses.replace(found, command=fingerprint(list(self._evaluation)))
         server.check_alive()
 
     def _ask_fixed_prompts(self, server: Server, launch: Launch) -> None:

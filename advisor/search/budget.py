@@ -67,7 +67,7 @@ class Budget:
         """Why the search must not launch once more, or None. `least_s`: what the cheapest launch would cost, if that is known."""
         searched = sum(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in done)
         if self.trials is not None and searched >= self.trials:
-            return f"{searched} trials were asked for"
+            return "1 trial was asked for" if searched == 1 else f"{searched} trials were asked for"
         reserve = self.reserve_s(done, objective)
         least_s = typical_cost_s(done) if least_s is None else least_s
         if self.left_s(done) - reserve < least_s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from advisor.journal import Study, now
 from advisor.launch.tracebacks import error_lines
 from advisor.measure.advice import advice
 from advisor.progress import Progress
-from advisor.records import Candidate, Objective, Outcome, Trial
+from advisor.records import Candidate, Objective, Outcome, Trial, fingerprint
 from advisor.request import TuneRequest
 from advisor.runner.base import Job, Runner
 from advisor.runner.real import JobInterrupted
@@ -48,6 +49,7 @@ class Launches:
         self._measure_all = request.measure_all
         self._soak_s, self._random_weights = request.budget.soak_s, random_weights(request)
         self._study, self._space, self._runner = study, space, runner
+        self._evaluation = request.quality_command
         self._progress, self._mirror = progress, mirror
         self._mirrored: StorageMirror | None = None  # the mirror, once the space is the search's
 
@@ -86,8 +88,8 @@ class Launches:
             self._copy(trial)
 
     def done(self) -> Sequence[Trial]:
-        """All trials of the study so far, earlier sessions included."""
-        return self._study.trials
+        """All trials of the study so far, earlier sessions included; scores of another quality command than today's left out."""
+        return same_evaluation(self._study.trials, self._evaluation)
 
     def baseline(self) -> Trial:
         """The baseline's measurement, taken now unless an earlier session did. Raises LaunchesFailed when it is not OK."""
@@ -143,6 +145,15 @@ def compared_with(trial: Trial, trials: Sequence[Trial]) -> Trial | None:
         return baseline_trial(trials)
     same = [item for item in trials if item.phase == trial.phase == "confirm" and item.round == trial.round]
     return next((item for item in reversed(same) if item.candidate.is_baseline and item.ok), None)
+
+
+def same_evaluation(trials: Sequence[Trial], command: Sequence[str]) -> Sequence[Trial]:
+    """Scores of two commands do not compare: where one is given, a score of another is none."""
+    if not command:
+        return trials
+    own = fingerprint(list(command))
+    other = [trial.quality is not None and trial.quality.command not in ("", own) for trial in trials]
+    return [replace(trial, quality=None) if foreign else trial for trial, foreign in zip(trials, other, strict=True)]
 
 
 def baseline_trial(trials: Sequence[Trial]) -> Trial | None:

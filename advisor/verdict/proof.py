@@ -41,8 +41,8 @@ def steps(
 
 
 def _is_done(trial: Trial | None, evaluates: bool) -> bool:
-    """A soak without an evaluation was made when nobody had asked for one yet."""
-    return trial is not None and not (evaluates and trial.phase == SOAK and trial.ok and trial.quality is None)
+    """A soak without an evaluation was made when nobody had asked for one yet, or for another one, as a launch for it alone."""
+    return trial is not None and not (evaluates and trial.phase in (SOAK, QUALITY) and trial.ok and trial.quality is None)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from advisor.records import Tradeoff
@@ -45,7 +46,8 @@ def told_costs(tradeoffs: Sequence[Tradeoff]) -> str:
     kinds: dict[str, Tradeoff] = {}
     for item in tradeoffs:
         name = item.metric.partition(".")[0]
-        kinds.setdefault(_ALIKE.get(name, name), item)
+        kind = _ALIKE.get(name, name)
+        kinds[kind] = max(kinds.get(kind, item), item, key=lambda one: abs(math.log(one.ratio.value)))
     worst = [
         f"{'' if item.proven else 'perhaps '}{changed(item.metric)} {percent(item.ratio.value)}{_where(item)}"
         for item in list(kinds.values())[:_COSTS]

@@ -90,6 +90,12 @@ def test_a_longer_start_is_a_cost_in_words():
     assert line.endswith(", but start-up time +300.0%")
 
 
+def test_the_larger_of_two_costs_of_a_kind_is_named():
+    """A small one that is proven does not hide a large one that is not."""
+    worse = (Tradeoff("ttft_ms.p50", Interval(1.03, 1.02, 1.04)), Tradeoff("ttft_ms.p99", Interval(1.8, 0.9, 3.0), proven=False))
+    assert headline(dataclasses.replace(VERDICT, tradeoffs=worse)).endswith(", but perhaps TTFT p99 +80.0%")
+
+
 def test_many_costs_are_counted():
     """Once each: two percentiles of one figure, and TPOT and ITL, are one cost, named by the worst."""
     figures = ("ttft_ms.p99", "ttft_ms.p50", "tpot_ms.p50", "itl_ms.p50", "e2el_ms.p50", "start_s")

@@ -6,7 +6,18 @@ import dataclasses
 
 import pytest
 
-from advisor.records import Candidate, Decision, GateResult, Interval, Objective, Outcome, QualityScore, Verdict
+from advisor.records import (
+    Candidate,
+    Decision,
+    GateResult,
+    Interval,
+    Objective,
+    Outcome,
+    QualityScore,
+    Verdict,
+    fingerprint,
+)
+from advisor.study.launches import same_evaluation
 from advisor.verdict.decide import decide
 from advisor.verdict.finalists import choose
 from advisor.verdict.proof import proof_trial, proven, remarks, steps, unproven
@@ -116,6 +127,18 @@ def test_a_quality_command_that_fails_on_the_default_judges_nobody_and_is_told()
     died = dataclasses.replace(evaluated, quality=None, outcome=Outcome.CRASHED, reason="died")
     told = "the quality command judged nothing, since the default's launch for it ended as crashed: died"
     assert proven(IMPROVED, [died, *trials[1:]], 0.01).reason.endswith(f"; {told}")
+
+
+def test_scores_of_another_quality_command_are_none_and_are_made_anew():
+    own = fingerprint(["./evaluate.py", "--limit", "200"])
+    older = dataclasses.replace(trial(8, {}, 90.0, phase="quality"), quality=QualityScore(0.8, command="another"))
+    unnamed = dataclasses.replace(older, quality=QualityScore(0.8))
+    today = dataclasses.replace(older, quality=QualityScore(0.8, command=own))
+    judged = dataclasses.replace(STEADY, quality=QualityScore(0.8, command=own))
+    for default, missing in ((older, [("quality", Candidate())]), (unnamed, []), (today, [])):
+        seen = same_evaluation([default, judged, RESTART], ["./evaluate.py", "--limit", "200"])
+        assert steps(IMPROVED, seen, evaluates=True) == missing
+    assert same_evaluation([older], []) == [older]
 
 
 def test_a_quality_command_that_comes_later_is_run_on_the_winner_too():
