@@ -118,6 +118,13 @@ def test_a_candidate_too_fast_for_the_client_is_no_reason_to_keep_the_defaults(k
     assert beside.decision is Decision.KEEP_DEFAULTS and (told in beside.reason) is may
 
 
+def test_a_candidate_that_is_quick_since_its_answers_are_cut_short_is_none_that_may_be_faster():
+    made = unmeasured(1, {"--fast": 1}, Invalid.WRONG_LENGTH)
+    both = tuple(dataclasses.replace(s, classes=(Invalid.WRONG_LENGTH, Invalid.TOO_SHORT)) for s in made.samples)
+    verdict = decide([trial(0, {}, 100.0, phase="baseline"), dataclasses.replace(made, samples=both)], THROUGHPUT)
+    assert verdict.decision is Decision.KEEP_DEFAULTS and "may be faster" not in verdict.reason
+
+
 def test_nothing_tried_is_no_reason_to_keep_the_defaults():
     for done in ([], [trial(0, {}, 100.0, phase="baseline")], [trial(1, {"--a": 1}, outcome=Outcome.INTERRUPTED)]):
         verdict = decide(done, THROUGHPUT)
