@@ -1,22 +1,20 @@
-"""The command line: one short function a command; the only place that prints and exits.
+"""The command line: one short function a command (anatomy and attention in cli_steps.py); the only place that exits.
 
 Imports of Optuna, rich and the stages stand inside the functions, so that `--help` answers at once.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from advisor import __version__
+from advisor import __version__, cli_steps
 from advisor import cli_options as options
-from advisor.errors import AdvisorError, EnvironmentMismatch
+from advisor.cli_output import columns, note, output_lost, say
+from advisor.errors import AdvisorError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -30,49 +28,22 @@ def main() -> NoReturn:
     except OSError as error:
         if not _of_typer(error):
             raise
-        _end(_output_lost(error))
+        _end(output_lost(error))
     except KeyboardInterrupt:
-        print("advisor: stopped", file=sys.stderr)
+        note("advisor: stopped")
         sys.exit(130)
 
 
 def _end(error: AdvisorError) -> NoReturn:
-    print(f"advisor: {error.problem}", file=sys.stderr)
+    note(f"advisor: {error.problem}")
     for line in (error.hint or "").splitlines():
-        print(f"  {line}", file=sys.stderr)
+        note(f"  {line}")
     sys.exit(error.exit_code)
 
 
 def _given(**options: object) -> dict[str, object]:
     """Options that stand on the command line."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _say(text: str = "", end: str = "\n") -> None:
-    """Print, and have it written when this returns. Raises EnvironmentMismatch where it cannot be, such as on a full disk.
-
-    BrokenPipeError passes: a reader that has seen enough (`| head`) ends the command without a word.
-    """
-    try:
-        print(text, end=end, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _output_lost(error) from None
-
-
-def _columns() -> int | None:
-    """Width of the terminal that is printed to; None for a file or a pipe, whose lines are never broken."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _output_lost(error: OSError) -> AdvisorError:
-    """Nothing more goes to standard output: Python would try once more at its end, and fail once more."""
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-    return EnvironmentMismatch(f"standard output cannot be written: {error.strerror}")
 
 
 def _of_typer(error: OSError) -> bool:
@@ -85,7 +56,7 @@ def _of_typer(error: OSError) -> bool:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        _say(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -212,19 +183,19 @@ def tune(
         measure_all=measure_all, launcher=launcher, profiles=profiles,
     )  # fmt: skip
     if dry_run:
-        plan = pipeline.plan(request, Lines(_say, request.objective, request.budget.total_s))
+        plan = pipeline.plan(request, Lines(say, request.objective, request.budget.total_s))
         for line in plan_lines(plan.commands, plan.rejections):
-            _say(line)
+            say(line)
         return
     console = Console()
     if console.is_terminal and not plain:
         with LiveDisplay(console, request.objective, request.budget.total_s) as progress:
             answer = pipeline.tune(request, progress)
     else:
-        answer = pipeline.tune(request, Lines(_say, request.objective, request.budget.total_s))
-    _say()
+        answer = pipeline.tune(request, Lines(say, request.objective, request.budget.total_s))
+    say()
     for line in summary(answer.result, answer.profile_path):
-        _say(line)
+        say(line)
 
 
 @app.command()
@@ -289,161 +260,12 @@ def record(
         output, configs, launches, parse_shard(shard) if shard else None, num_prompts is not None,
         f"advisor {shlex.join(sys.argv[1:])}",
     )  # fmt: skip
-    answer = recorded(request, wish, Lines(_say, request.objective, request.budget.total_s))
-    _say(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
+    answer = recorded(request, wish, Lines(say, request.objective, request.budget.total_s))
+    say(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
 
 
-@app.command()
-def anatomy(
-    model: Annotated[str | None, typer.Option(help="Model folder or hub id.")] = None,
-    gpu: options.Gpu = "auto",
-    serve_args: Annotated[
-        str, typer.Option(help="Other arguments of `vllm serve`, in one string; not those that the modes differ in.")
-    ] = "",
-    env: options.Env = None,
-    modes: Annotated[
-        str | None,
-        typer.Option(help="With commas: none, compile, full (graphs only), piecewise, both; default: all of them."),
-    ] = None,
-    batch_sizes: Annotated[
-        str | None,
-        typer.Option(
-            help="Requests that decode together: 1,8,64; default: powers of two up to the most vLLM serves at once."
-        ),
-    ] = None,
-    context: Annotated[int, typer.Option(help="Tokens of each request in the KV cache.", min=1)] = 512,
-    steps: Annotated[int, typer.Option(help="Decode steps that are timed at each batch size.", min=4)] = 60,
-    output: Annotated[
-        Path | None,
-        typer.Option(help="JSON file, which the same command goes on with; default: runs/anatomy-GPU-MODEL.json."),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="The plot, NAME.svg, .png or .pdf; default: an .svg beside the JSON file.")
-    ] = None,
-    from_file: Annotated[
-        Path | None, typer.Option("--from", help="Tell and draw again what is in this JSON file; measures nothing.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON instead of tables.")] = False,
-    engine_python: options.EnginePython = sys.executable,
-) -> None:
-    """Measure what a decode step is made of, with CUDA graphs, torch.compile, both, neither; and the floor that memory sets."""
-    import shlex
-
-    from advisor.anatomy import modes as planning
-    from advisor.anatomy.document import read
-    from advisor.anatomy.plot import plot_anatomy
-    from advisor.anatomy.run import Wish
-    from advisor.anatomy.run import anatomy as measured
-    from advisor.anatomy.table import told
-    from advisor.engine.options import split_serve_args
-    from advisor.inspection.gpu_names import slug_of
-    from advisor.report.plot_files import check_plot
-    from advisor.request import parse_env
-    from advisor.stepping.files import check_source, text
-
-    def note(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    others = _given(serve_args=serve_args or None, env=env, modes=modes, batch_sizes=batch_sizes, output=output)
-    check_source(model, from_file, others)
-    if plot:
-        check_plot(plot)  # before anything is measured, which takes long
-    if from_file is not None:
-        document, path = read(from_file), from_file
-    else:
-        slug_of(gpu)
-        wish = Wish(
-            model or "", gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), planning.parse_modes(modes),
-            planning.parse_batch_sizes(batch_sizes), context, steps, engine_python, output,
-            f"advisor {shlex.join(sys.argv[1:])}",
-        )  # fmt: skip
-        document, path = measured(wish, note)
-    drawn = plot_anatomy(document, path, plot, note)
-    _say(text(document) if as_json else f"{told(document)}\n\n" + "\n".join(map(str, filter(None, (path, drawn)))))
-
-
-@app.command()
-def attention(
-    model: Annotated[str | None, typer.Option(help="Model folder or hub id.")] = None,
-    gpu: options.Gpu = "auto",
-    serve_args: Annotated[
-        str, typer.Option(help="Other arguments of `vllm serve`, in one string; not the attention backend.")
-    ] = "",
-    env: options.Env = None,
-    backends: Annotated[
-        str | None,
-        typer.Option(
-            help="With commas: FLASHINFER,FLASH_ATTN:2; default: all that vLLM takes. Its own choice is always in."
-        ),
-    ] = None,
-    phases: Annotated[str | None, typer.Option(help="With commas: decode, prefill, mixed; default: all.")] = None,
-    batch_sizes: Annotated[
-        str | None, typer.Option(help="Requests that decode together, or prompts in a step: 1,16,64.")
-    ] = None,
-    contexts: Annotated[
-        str | None, typer.Option(help="Tokens of each request in the KV cache, or of each prompt: 512,4096.")
-    ] = None,
-    chunk: Annotated[int, typer.Option(help="Tokens of the prompt in a mixed step.", min=1)] = 1024,
-    steps: Annotated[
-        int,
-        typer.Option(
-            help="Decode steps that are timed for each figure; half as many mixed ones, a quarter of prefill.", min=4
-        ),
-    ] = 30,
-    budget: Annotated[str, typer.Option(help="Time for everything: 90s, 15m; the backends share it.")] = "15m",
-    output: Annotated[
-        Path | None,
-        typer.Option(help="JSON file, which the same command goes on with; default: runs/attention-GPU-MODEL.json."),
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the heat map: NAME.svg, .png or .pdf.")] = None,
-    from_file: Annotated[
-        Path | None, typer.Option("--from", help="Tell and draw again what is in this JSON file; measures nothing.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON instead of tables.")] = False,
-    engine_python: options.EnginePython = sys.executable,
-) -> None:
-    """Measure every legal attention backend in decode, prefill and mixed steps, and show where each wins."""
-    import shlex
-
-    from advisor.attention import grid
-    from advisor.attention.arms import parse_backends
-    from advisor.attention.document import read
-    from advisor.attention.plot import write_heat_map
-    from advisor.attention.run import Wish
-    from advisor.attention.run import attention as measured
-    from advisor.attention.table import told
-    from advisor.engine.options import split_serve_args
-    from advisor.inspection.gpu_names import slug_of
-    from advisor.report.plot_files import check_plot
-    from advisor.request import parse_env
-    from advisor.stepping.files import check_source, text
-    from advisor.units import parse_duration_s
-
-    check_source(
-        model,
-        from_file,
-        {"serve_args": serve_args, "env": env, "backends": backends, "phases": phases, "batch_sizes": batch_sizes,
-         "contexts": contexts, "output": output},
-    )  # fmt: skip
-    if plot:
-        check_plot(plot)  # before anything is measured, which takes long
-    if from_file is not None:
-        document, path = read(from_file), from_file
-    else:
-        slug_of(gpu)
-        wanted = grid.Wanted(
-            grid.parse_phases(phases), grid.parse_numbers("--batch-sizes", batch_sizes),
-            grid.parse_numbers("--contexts", contexts), chunk, steps,
-        )  # fmt: skip
-        wish = Wish(
-            model or "", gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), parse_backends(backends), wanted,
-            parse_duration_s(budget, "--budget"), engine_python, output, f"advisor {shlex.join(sys.argv[1:])}",
-        )  # fmt: skip
-        document, path = measured(wish, lambda line: print(line, file=sys.stderr, flush=True))
-    _say(text(document) if as_json else f"{told(document)}\n\n{path}")
-    if plot:  # after all figures are told, which it cannot spoil then
-        write_heat_map(document, plot)
-        _say("" if as_json else str(plot), end="" if as_json else "\n")
+app.command()(cli_steps.anatomy)
+app.command()(cli_steps.attention)
 
 
 @app.command(name="merge-grids")
@@ -457,7 +279,7 @@ def merge_grids(
 
     text, launches = merged(files)
     write_atomically(output, text)
-    _say(f"{output}: {launches} launches")
+    say(f"{output}: {launches} launches")
 
 
 @app.command()
@@ -474,7 +296,7 @@ def export(
     from advisor.export import export_profile
     from advisor.serving_profile.store import read_profile
 
-    _say(export_profile(read_profile(profile), to, model=model), end="")
+    say(export_profile(read_profile(profile), to, model=model), end="")
 
 
 @app.command()
@@ -516,11 +338,11 @@ def verify(
     )  # fmt: skip
     if output is not None:
         document.check_writable(output)
-    progress = Lines(lambda text: print(text, file=sys.stderr, flush=True), objective_in(profile), wish.budget_s)
+    progress = Lines(note, objective_in(profile), wish.budget_s)
     answer = verified(wish, progress)
     if output is not None:
         document.write(output, answer.document)
-    _say(document.as_json(answer.document) if as_json else "\n".join(answer.lines))
+    say(document.as_json(answer.document) if as_json else "\n".join(answer.lines))
     raise typer.Exit(EXIT_CODES[answer.judgement.held])
 
 
@@ -560,7 +382,7 @@ def explain(
         tuple(command or ()), config, k8s, container, vllm_version, gpu, model_config, engine_python
     )  # fmt: skip
     found = answer(question)
-    _say(json.dumps(found, indent=2) if as_json else "\n".join(wrapped_findings(explain_lines(found), _columns())))
+    say(json.dumps(found, indent=2) if as_json else "\n".join(wrapped_findings(explain_lines(found), columns())))
     if has_errors(found):
         raise typer.Exit(1)
 
@@ -596,10 +418,10 @@ def migrate(
     told = report.Told(result, notes, source.problems, not source.guessed, beside(source, result))
     text = rewritten(source, result)
     if as_json:
-        _say(json.dumps(report.as_json(told, text, source.model), indent=2))
+        say(json.dumps(report.as_json(told, text, source.model), indent=2))
     else:
-        _say("\n".join(wrapped(report.comment_lines(told), _columns())))
-        _say(text, end="")
+        say("\n".join(wrapped(report.comment_lines(told), columns())))
+        say(text, end="")
     if not told.complete:
         raise typer.Exit(1)
 
@@ -657,4 +479,4 @@ def buckets(
         max_num_batched_tokens, serve_args, gpu, log, step_times, eager_ms,
         Prices(pressure=kv_pressure, lifetime_s=parse_duration_s(lifetime, "--lifetime")), kv_gib, cover,
     ))  # fmt: skip
-    _say(planning.as_json(told) if as_json else "\n".join(buckets_lines(told, _columns())))
+    say(planning.as_json(told) if as_json else "\n".join(buckets_lines(told, columns())))

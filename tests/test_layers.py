@@ -19,7 +19,8 @@ RANKS = [
     {"stepping"},
     {"export", "report", "request"},
     {"study"},
-    {"tune", "recording", "attention", "anatomy", "verification", "cli_options"},
+    {"tune", "recording", "attention", "anatomy", "verification", "cli_options", "cli_output"},
+    {"cli_steps"},
     {"cli"},
     {"__main__"},
 ]
