@@ -33,11 +33,13 @@ def with_requests(sample: Sample, raw: Mapping[str, Any], workload: Workload, sl
 def in_flight(raw: Mapping[str, Any], requests: Requests, workload: Workload) -> tuple[float, ...]:
     """Mean requests in flight in each quarter of the arrivals; empty without a rate or without the times of sending.
 
-    What happens after the last arrival is left out: the queue drains, however long it was.
+    What happens after the last arrival is left out: the queue drains, however long it was. Those that failed are left out too:
+    nobody recorded how long they were in flight, and a flooded server that drops some has a queue all the same.
     """
-    starts = raw.get("start_times")
-    if workload.rate is None or not isinstance(starts, list) or len(starts) != requests.completed or len(starts) < 2:
+    sent = raw.get("start_times")
+    if workload.rate is None or not isinstance(sent, list) or len(sent) != requests.sent or requests.completed < 2:
         return ()
+    starts = [sent[position] for position in requests.positions]
     first, last = min(starts), max(starts)
     step = (last - first) / QUARTERS
     if step <= 0:

@@ -29,6 +29,7 @@ class Requests:
     latency_s: tuple[float, ...]
     gaps_s: tuple[float, ...]  # between tokens, of all requests together
     longest_gap_s: tuple[float, ...] = ()  # of each request; 0 for one token
+    positions: tuple[int, ...] = ()  # of each in the raw lists, where those that failed have theirs too
 
     @property
     def completed(self) -> int:
@@ -63,6 +64,7 @@ def requests_of(raw: Mapping[str, Any]) -> Requests:
         latency_s=tuple(latencies[i] for i in done),
         gaps_s=tuple(gap for i in done for gap in raw["itls"][i]),
         longest_gap_s=tuple(max(raw["itls"][i], default=0.0) for i in done),
+        positions=tuple(done),
     )
 
 

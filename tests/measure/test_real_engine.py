@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -87,6 +87,16 @@ def problems(sample: Sample) -> list[str]:
     return [problem for problem in sample.problems if not any(words in problem for words in allowed)]
 
 
+def undisturbed(take: Callable[[int], Sample], seeds: Sequence[int]) -> Sample:
+    """The first sample of these seeds without a problem; the last one fails the test with its problems."""
+    for seed in seeds[:-1]:
+        if not problems(taken := take(seed)):
+            return taken
+    last = take(seeds[-1])
+    assert problems(last) == []
+    return last
+
+
 def test_seeds_in_sequence_find_nothing_in_the_prefix_cache(client: BenchClient, server_url: str, tmp_path: Path):
     warm = client.warm_up(server_url, SERVED, WORKLOAD)
     assert problems(warm) == []
@@ -118,15 +128,16 @@ def test_a_rate_drives_the_load(client: BenchClient, server_url: str, tmp_path: 
 
 
 def test_a_rate_that_the_server_bears_and_one_that_it_does_not(client: BenchClient, server_url: str, tmp_path: Path):
-    """Four times as many arrive as the server finishes when it is full."""
+    """A quarter of what the server finishes when it is full, and four times as many."""
     long = dataclasses.replace(WORKLOAD, output_tokens=100, concurrency=100, num_prompts=100)
     capacity = client.sample(server_url, SERVED, long, 20, tmp_path).requests_s
     calm = dataclasses.replace(long, concurrency=None, rate=capacity / 4, num_prompts=40)
     flood = dataclasses.replace(calm, rate=capacity * 4, num_prompts=200)
-    taken = [client.sample(server_url, SERVED, load, seed, tmp_path) for load, seed in ((calm, 21), (flood, 22))]
-    rates = [capacity / 4, capacity * 4]
-    kept = [keeps_up([dataclasses.replace(one, problems=())], rate) for one, rate in zip(taken, rates, strict=True)]
-    assert kept == [True, False], [(sample.in_flight, sample.requests_s) for sample in taken]
+    # As in a study, a sample that something else disturbed is taken again; a flood has problems of its own making.
+    borne = undisturbed(lambda seed: client.sample(server_url, SERVED, calm, seed, tmp_path), (21, 22, 23))
+    drowned = client.sample(server_url, SERVED, flood, 24, tmp_path)
+    assert keeps_up([dataclasses.replace(borne, problems=())], capacity / 4) is True, (borne.in_flight, borne.requests_s)
+    assert keeps_up([dataclasses.replace(drowned, problems=())], capacity * 4) is False, (drowned.in_flight, drowned.problems)
 
 
 def test_the_highest_load_within_an_slo_is_found(client: BenchClient, server_url: str, tmp_path: Path):

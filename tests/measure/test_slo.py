@@ -152,6 +152,21 @@ def test_a_server_that_keeps_up_and_one_that_does_not(seed):
     assert over.in_flight[0] < over.in_flight[1] < over.in_flight[2] < over.in_flight[3]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flood_that_loses_some_requests_has_a_queue_all_the_same(seed):
+    """As recorded: the last 17 of 200 were sent on connections that the server had just closed."""
+    flood = arrivals(0.5, servers=1, seed=seed)
+    whole, _ = judged(flood, "ttft<1s", RATE)
+    nothing = {"errors": "Server disconnected", "ttfts": 0.0, "itls": [], "latencies": 0.0, "output_lens": 0}
+    for lost in (5, 20, 40):
+        for name, value in nothing.items():
+            flood[name][lost] = value
+    some, _ = judged(flood, "ttft<1s", RATE)
+    assert (some.requests, some.failed) == (61, 3)
+    assert all(0 <= all_of_them - rest < 3 for all_of_them, rest in zip(whole.in_flight, some.in_flight, strict=True))
+    assert keeps_up([some], 4.0) is False
+
+
 def test_arrivals_shorter_than_an_answer_say_nothing():
     burst, _ = judged(arrivals(30.0, servers=64), "ttft<1s", RATE)
     steady = dataclasses.replace(burst, in_flight=(40.0, 45.0, 50.0, 60.0))
