@@ -176,7 +176,7 @@ def weights(model, config) -> dict:
     """
     seen: dict = {}
     experts = 0
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))  # Qwen3's tied output layer is the embedding once more
     for name, parameter in model.named_parameters(remove_duplicate=False):
         owner = modules[name.rpartition(".")[0]]
         kind = weight_kind(name, type(owner).__name__, hasattr(owner, "w13_weight") or hasattr(owner, "w13_qweight"))

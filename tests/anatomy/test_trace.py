@@ -138,13 +138,20 @@ def module(name, **attributes):
 
 
 class Model:
-    """Names to (module, parameter); a module appears under the name of its parameters' owner."""
+    """Names to (module, parameter); a module appears under the name of its parameters' owner.
+
+    As torch.nn.Module does, it leaves out the second name of one that has two, unless it is asked not to.
+    """
 
     def __init__(self, parts):
         self.parts = parts
 
-    def named_modules(self):
-        return [(name.rpartition(".")[0], owner) for name, (owner, _) in self.parts.items()]
+    def named_modules(self, remove_duplicate=True):
+        found = {}
+        for name, (owner, _) in self.parts.items():
+            if not remove_duplicate or owner not in found.values():
+                found[name.rpartition(".")[0]] = owner
+        return list(found.items())
 
     def named_parameters(self, remove_duplicate):
         assert remove_duplicate is False
@@ -161,6 +168,8 @@ def test_an_embedding_is_not_read_unless_the_output_layer_is_the_same():
     assert (apart["dense_bytes"], apart["embedding_bytes"], apart["parameters"]) == (200, 2000, 1100)
     tied = anatomy.weights(Model({**parts, "lm_head.weight": (module("ParallelLMHead"), table)}), config)
     assert (tied["dense_bytes"], tied["embedding_bytes"], tied["parameters"]) == (2200, 0, 1100)
+    same = anatomy.weights(Model({**parts, "lm_head.weight": parts["embed.weight"]}), config)  # one module, as in Qwen3
+    assert same == tied
 
 
 def test_four_bits_are_packed_by_eight():
