@@ -52,7 +52,7 @@ def gpu_figures(on_gpu: list, calls: list, steps: int) -> dict:
     single = outermost([event for event in calls if LAUNCH.match(event["name"])])
     graphs = outermost([event for event in calls if GRAPH_LAUNCH.match(event["name"])])
     lost = None
-    if not kernels:
+    if not kernels or (graphs and not of_graphs(kernels, calls)):
         lost = f"the profiler saw {'graphs launched and none of their' if graphs else 'no'} kernels: is CUPTI there, and allowed?"
     return {
         "gpu_ms": None if lost else round(union_us(spans(on_gpu)) / 1000 / steps, 4),
@@ -65,6 +65,17 @@ def gpu_figures(on_gpu: list, calls: list, steps: int) -> dict:
         "graph_launch_us": median_us(graphs),
         "top_kernels": top(kernels, steps),
     }
+
+
+def of_graphs(kernels: list, calls: list) -> list:
+    """Kernels that no call launched by itself. Those of a graph have the correlation of its launch; some tools tell none."""
+    alone = {correlation(event) for event in calls if not GRAPH_LAUNCH.match(event["name"])} - {None}
+    return [event for event in kernels if correlation(event) not in alone]
+
+
+def correlation(event: dict) -> int | None:
+    """CUPTI's number of a call of the host and of what it made the GPU do."""
+    return event.get("args", {}).get("correlation")
 
 
 def cpu_figures(operators: list, steps: int) -> dict:

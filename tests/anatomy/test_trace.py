@@ -69,6 +69,29 @@ def test_a_profiler_that_does_not_see_into_graphs_is_not_believed():
     assert "CUPTI" in nothing["gpu_reason"]
 
 
+def correlated(cat, name, ts, dur, correlation, tid=7):
+    return {**event(cat, name, ts, dur, tid), "args": {"correlation": correlation, "device": 0}}
+
+
+SAMPLING = [
+    correlated("cuda_runtime", "cudaGraphLaunch", 90, 30, 11, tid=1),
+    correlated("cuda_runtime", "cudaLaunchKernel", 130, 6, 12, tid=1),
+    correlated("cuda_driver", "cuLaunchKernelEx", 140, 6, 13, tid=1),
+    correlated("kernel", "argmax", 500, 5, 12),
+    correlated("kernel", "_prepare_inputs", 510, 5, 13),
+]
+
+
+def test_kernels_beside_a_graph_do_not_stand_for_those_within_it():
+    """Where CUPTI does not see into graphs, sampling alone would be told as the GPU time of the step."""
+    blind = anatomy_figures.trace_figures(SAMPLING, 1, 0.001, cuda=True)
+    assert (blind["gpu_ms"], blind["kernels"], blind["launches"], blind["graph_launches"]) == (None, None, 3, 1)
+    assert "none of their kernels" in blind["gpu_reason"]
+    inside = [correlated("kernel", f"gemm{index}", 200 + 100 * index, 100, 11) for index in range(3)]
+    seen = anatomy_figures.trace_figures([*SAMPLING, *inside], 1, 0.001, cuda=True)
+    assert (seen["gpu_ms"], seen["kernels"], seen["gpu_reason"]) == (0.31, 5, None)
+
+
 def test_a_processor_has_operators():
     events = [
         event("cpu_op", "aten::linear", 0, 100, tid=1),
