@@ -38,6 +38,10 @@ COMMON = (
     "vllm.model_executor.model_loader.default_loader",
     "vllm.model_executor.model_loader.dummy_loader",
     "vllm.model_executor.warmup.kernel_warmup",
+    "vllm.utils.jit_monitor",
+    "vllm.renderers.hf",
+    "vllm.entrypoints.openai.completion.api_router",
+    "vllm.entrypoints.openai.chat_completion.api_router",
     "vllm.tokenizers.registry",
     "transformers.models.auto.tokenization_auto",
 )
@@ -54,9 +58,6 @@ BY_PLATFORM = {
     ),
     "cpu": ("vllm.v1.attention.backends.cpu_attn",),
 }
-
-
-ARCH_LIST = "FLASHINFER_CUDA_ARCH_LIST"
 
 
 class Unfit(Exception):
@@ -95,54 +96,27 @@ class EnvironmentUse:
         self.changes = {name: value for name, value in os.environ.items() if self.before.get(name) != value}
 
 
-def import_all(architecture: str | None, left_out: list[str], is_over: Callable[[], bool]) -> list[str]:
+def import_all(
+    architecture: str | None,
+    left_out: list[str],
+    is_over: Callable[[], bool],
+    told_the_gpu: Callable[[str], contextlib.AbstractContextManager[None]],
+) -> list[str]:
     """Import what servers need, one module after the other; returns what failed, as `module: error`. Raises Unfit.
 
-    `is_over`: asked before each, whether there is nobody left to import for.
+    `is_over`: asked before each, whether there is nobody left to import for. `told_the_gpu`: given the platform, lets imports ask
+    for the GPU without starting CUDA (warm_gpu.py).
     """
     failed: list[str] = []
-    import_some(ESSENTIAL[:1], left_out, failed, is_over)
+    import_some(ESSENTIAL[:2], left_out, failed, is_over)
     platform = platform_name() if not failed else ""
-    import_some((*FIRST.get(platform, ()), *ESSENTIAL[1:]), left_out, failed, is_over)
-    if failed:
-        raise Unfit(f"vLLM cannot be imported: {failed[0]}")
-    with flashinfer_told_the_gpu(platform):
+    with told_the_gpu(platform):
+        import_some((*FIRST.get(platform, ()), *ESSENTIAL[2:]), left_out, failed, is_over)
+        if failed:
+            raise Unfit(f"vLLM cannot be imported: {failed[0]}")
         import_some(COMMON, left_out, failed, is_over)
         import_some((*BY_PLATFORM.get(platform, ()), *model_modules(architecture)), left_out, failed, is_over)
     return failed
-
-
-@contextlib.contextmanager
-def flashinfer_told_the_gpu(platform: str):
-    """FlashInfer asks CUDA for the GPU's architecture when it is imported, unless a variable names it.
-
-    vLLM's compiler imports it too. So the variable is set to what it would find, which NVML tells without CUDA, and is gone again
-    for the servers. What cannot be told so is left to FlashInfer.
-    """
-    found = capabilities_by_nvml() if platform == "cuda" and ARCH_LIST not in os.environ else []
-    if not found:
-        yield
-        return
-    os.environ[ARCH_LIST] = " ".join(found)
-    try:
-        yield
-    finally:
-        del os.environ[ARCH_LIST]
-
-
-def capabilities_by_nvml() -> list[str]:
-    """`major.minor` of the visible GPUs, each once; [] where vLLM would ask CUDA itself, or has no word for their number."""
-    from vllm.platforms import current_platform
-
-    if not type(current_platform).__name__.startswith("Nvml"):
-        return []
-    try:
-        pairs = {
-            tuple(current_platform.get_device_capability(number)) for number in range(current_platform.device_count())
-        }
-    except Exception:
-        return []
-    return [f"{major}.{minor}" for major, minor in sorted(pairs)]
 
 
 def import_some(names, left_out: list[str], failed: list[str], is_over: Callable[[], bool]) -> None:

@@ -113,11 +113,12 @@ def launcher(request: dict) -> dict | None:
     control = Control()
     control.end_with_peer(True)
     guard, imports, cpu = load(request["guard"]), load(beside("warm_imports.py")), load(beside("warm_cpu.py"))
+    gpu = load(beside("warm_gpu.py"))
     forget_own_folder()
     begun, use = time.monotonic(), imports.EnvironmentUse()
     try:
         with use:
-            failed = imports.import_all(request.get("architecture"), request["without"], control.is_over)
+            failed = imports.import_all(request.get("architecture"), request["without"], control.is_over, gpu.told)
         if cpu.is_ours() and "affinity" not in request:
             as_workers_are(cpu, request, use, control)
     except imports.Unfit as unfit:

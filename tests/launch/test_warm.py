@@ -90,6 +90,12 @@ def test_an_import_that_does_harm_is_named_and_left_out(tmp_path: Path, kind: st
         assert running.facts["threads"] == 1
 
 
+def test_an_import_that_only_asks_for_the_gpu_does_no_harm(tmp_path: Path) -> None:
+    """FlashInfer's does; left out, it would be imported by each server, and the launcher would have begun anew for it."""
+    with contextlib.closing(launcher(tmp_path, FAKE_IMPORT="asks")) as running:
+        assert running.facts["left_out"] == [] and running.facts["failed"] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [

@@ -1,4 +1,4 @@
-"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, thread, process, die or slow."""
+"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, asks, thread, process, die or slow."""
 
 import os
 import subprocess
@@ -10,6 +10,8 @@ import torch
 KIND = os.environ.get("FAKE_IMPORT", "")
 if KIND == "cuda":
     torch.cuda.initialise()
+elif KIND == "asks":
+    assert torch.cuda.get_device_properties(0).multi_processor_count == 132
 elif KIND == "thread":
     threading.Thread(target=time.sleep, args=(600,), name="Pool", daemon=True).start()
 elif KIND == "process":
