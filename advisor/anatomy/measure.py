@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.anatomy.ahead import Ahead
 from advisor.anatomy.document import FAILED, MEASURED, PARTLY
 from advisor.anatomy.floor import floor_ms
 from advisor.anatomy.modes import Mode
@@ -39,20 +40,38 @@ class Measuring:
         return 2 * _WARMUP + _SERIAL + steps % 2
 
 
-def measure(mode: Mode, argv: Sequence[str], measuring: Measuring, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Turn:
+    """Whose turn it is: the arguments of `vllm serve`, and the mode after it whose imports may begin, if there is one."""
+
+    mode: Mode
+    argv: Sequence[str]
+    following: str | None = None
+
+
+def process(name: str, measuring: Measuring) -> TargetProcess:
+    """That of the mode of this name, not started yet."""
+    measuring.logs.mkdir(parents=True, exist_ok=True)
+    return TargetProcess(measuring.python, "anatomy", measuring.environment, log_of(name, measuring))
+
+
+def log_of(name: str, measuring: Measuring) -> Path:
+    return measuring.logs / f"{name}.log"
+
+
+def measure(turn: Turn, measuring: Measuring, machine: dict[str, Any], ahead: Ahead) -> Iterator[dict[str, Any]]:
     """Yields the mode's part of the document after every answer; the last one is whole.
 
     `machine`: bandwidth and cost of a launch, measured by the first mode that comes so far.
     """
-    measuring.logs.mkdir(parents=True, exist_ok=True)
-    log = measuring.logs / f"{mode.name}.log"
+    mode, log = turn.mode, log_of(turn.mode.name, measuring)
     state = {
         "title": mode.title, "settings": dict(mode.settings), "status": FAILED, "reason": None, "log": log.name,
         "resolved": {}, "start": {}, "loaded": {}, "decode": [], "prefill": [],
     }  # fmt: skip
     try:
-        with TargetProcess(measuring.python, "anatomy", measuring.environment, log) as engine:
-            for _ in _asked(engine, argv, measuring, state, machine, log):
+        with ahead.engine(mode.name) as engine:
+            for _ in _asked(engine, turn.argv, measuring, state, machine, lambda: ahead.begin(turn.following)):
                 yield state
     except (TargetDied, TargetTimeout) as ended:
         state["status"] = PARTLY if state["decode"] else FAILED
@@ -66,14 +85,14 @@ def _asked(
     measuring: Measuring,
     state: dict[str, Any],
     machine: dict[str, Any],
-    log: Path,
+    timed: Callable[[], None],
 ) -> Iterator[None]:
-    """Timings before traces: the profiler, once it has been there, slows what comes after it."""
+    """Timings before traces: the profiler, once it has been there, slows what comes after it. `timed` is called in between."""
     started = engine.request({"do": "start", "argv": [measuring.model, *argv]}, START_S)
     if not started["ok"]:
         state["reason"] = measuring.clean(f"{started['error_type']}: {started['error']}")[:_REASON]
         return
-    state |= loaded(started, log.read_text(errors="replace"))
+    state |= loaded(started, (measuring.logs / state["log"]).read_text(errors="replace"))
     state["status"] = PARTLY
     yield
     results = _Results(state, started, measuring.clean)
@@ -91,6 +110,7 @@ def _asked(
     results.bandwidth = machine.get("bandwidth")
     results.write()
     yield
+    timed()
     for batch in measuring.batches:
         if results.timed[batch]["ok"]:
             results.traced[batch] = engine.request(_trace(batch, measuring), _ANSWER_S)

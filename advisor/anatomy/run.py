@@ -11,7 +11,8 @@ from typing import Any
 
 from advisor.anatomy import document as documents
 from advisor.anatomy import modes as planning
-from advisor.anatomy.measure import Measuring, measure
+from advisor.anatomy.ahead import Ahead
+from advisor.anatomy.measure import Measuring, Turn, measure, process
 from advisor.engine.render import serve_arguments
 from advisor.errors import AdvisorError, InputError
 from advisor.inspection.resolution import Resolution
@@ -63,8 +64,10 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
         planning.prefill_lengths(first["max_num_batched_tokens"], first["max_model_len"]),
         FOLDER / path.stem , clean.text,
     )  # fmt: skip
-    for item in planned:
-        _one(item, measuring, wish, facts, document, path, note)
+    with contextlib.closing(Ahead(lambda name: process(name, measuring), facts.gpu.kind != "cpu")) as ahead:
+        for index, item in enumerate(planned):
+            following = _following(planned[index + 1 :], document, batches)
+            _one(item, measuring, wish, facts, document, path, note, ahead, following)
     documents.save(path, document)  # sentences of this release, also where nothing was measured anew
     _check_any(planned, document)
     return document, path
@@ -72,9 +75,9 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
 
 def _one(
     item: planning.Planned, measuring: Measuring, wish: Wish, facts: Facts,
-    document: dict[str, Any], path: Path, note: Callable[[str], None],
+    document: dict[str, Any], path: Path, note: Callable[[str], None], ahead: Ahead, following: str | None,
 ) -> None:  # fmt: skip
-    """Measure a mode, or say why not; the file holds it when this returns."""
+    """Measure a mode, or say why not; the file holds it when this returns. `following`: the mode that is measured next."""
     name = item.mode.name
     if item.reason:
         resolved = dict(item.resolved)
@@ -94,13 +97,19 @@ def _one(
     argv = serve_arguments(wish.serve_args, candidate, facts.engine.vllm_version)
     machine = {key: document[key] for key in ("bandwidth", "launch") if key in document}
     earlier = document["modes"].get(name, {}).get("status") == documents.MEASURED  # at fewer batch sizes
-    for state in measure(item.mode, argv, measuring, machine):
+    for state in measure(Turn(item.mode, argv, following), measuring, machine, ahead):
         if not earlier or state["status"] == documents.MEASURED:
             document["modes"][name] = state
         document |= machine
         document["loaded"] = document.get("loaded") or state["loaded"]
         documents.save(path, document)
     note(f"{item.mode.title}: {state['status']}" + (f": {state['reason']}" if state["reason"] else ""))
+
+
+def _following(rest: Sequence[planning.Planned], document: Mapping[str, Any], batches: tuple[int, ...]) -> str | None:
+    """The first of the rest that an engine will be started for."""
+    todo = (item.mode.name for item in rest if not item.reason)
+    return next((name for name in todo if not documents.is_done(document, name, batches)), None)
 
 
 # ---------------------------------------------------------------- before anything is measured

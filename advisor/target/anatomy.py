@@ -1,7 +1,8 @@
 """One vLLM engine in this process, whose decode steps and prefills are timed and traced. Runs in the target interpreter.
 
 JSON lines, standard input to standard output, until the input ends; every answer has `ok`, and `error` where that is false:
-    {"do": "start", "argv": [what follows `vllm serve`]}                 the engine, its start, what it holds; first of all
+    {"do": "import"}                                                     what a start imports, ahead of it; may be left out
+    {"do": "start", "argv": [what follows `vllm serve`]}                 the engine, its start, what it holds; before all others
     {"do": "decode", "batch", "context", "warmup", "steps", "serial"}    wall time of decode steps, nothing else watching
     {"do": "prefill", "tokens", "repeats"}                               wall time of one prompt of so many tokens
     {"do": "trace", "batch", "context", "warmup", "steps"}               decode steps again, under torch.profiler

@@ -54,6 +54,38 @@ def test_a_processor_says_what_applies(engine_python, tiny_model, tmp_path):
     assert "vLLM runs the same as for 'no optimisation' here" in ended.stderr
 
 
+TIED = """
+import importlib.util, json, sys
+import torch
+spec = importlib.util.spec_from_file_location("anatomy", sys.argv[1])
+anatomy = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(anatomy)
+
+class VocabParallelEmbedding(torch.nn.Embedding):
+    pass
+
+class Qwen3ForCausalLM(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = torch.nn.Module()
+        self.model.embed_tokens = VocabParallelEmbedding(100, 8)
+        self.model.norm = torch.nn.LayerNorm(8)
+        self.lm_head = self.model.embed_tokens
+
+print(json.dumps(anatomy.weights(Qwen3ForCausalLM(), object())))
+"""
+
+
+@pytest.mark.engine
+def test_an_output_layer_that_is_the_embedding_module_is_read_whole(engine_python):
+    """vLLM's Qwen3 has one module under two names where weights are tied, and torch tells of it once unless asked for both."""
+    script = Path(__file__).parents[2] / "advisor" / "target" / "anatomy.py"
+    ended = subprocess.run([engine_python, "-c", TIED, str(script)], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["parameters"], found["dense_bytes"], found["embedding_bytes"]) == (816, 4 * 816, 0)
+
+
 @pytest.mark.gpu
 @pytest.mark.engine
 def test_on_a_gpu_a_graph_is_few_launches_of_many_kernels(engine_python, tiny_model, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -57,7 +59,18 @@ class Engine:
         return self
 
     def __exit__(self, *_):
-        pass
+        self.close()
+
+    def close(self):
+        self.asked.append((self.mode, "closed", None))
+
+    def send(self, request):
+        self.asked.append((self.mode, request["do"], None))
+
+    def receive(self, timeout_s):
+        if self.dies == (self.mode, "import"):
+            raise TargetDied("anatomy.py in /e/python ended with exit code 1 without an answer")
+        return {"ok": True}
 
     def request(self, request, timeout_s):
         what = request["do"]
@@ -104,7 +117,11 @@ class Resolution:
         pass
 
     def resolve(self, arguments, env):
-        given = json.loads(arguments[arguments.index("--compilation-config") + 1]) if "--enforce-eager" not in arguments else {}
+        given = (
+            json.loads(arguments[arguments.index("--compilation-config") + 1])
+            if "--enforce-eager" not in arguments
+            else {}
+        )
         compilation, graphs = given.get("mode", "NONE"), given.get("cudagraph_mode", "NONE")
         return {"ok": True, "resolved": {**RESOLVED, "compilation_mode": compilation, "cudagraph_mode": graphs}}
 
@@ -156,7 +173,44 @@ def test_nothing_is_traced_before_everything_is_timed(tmp_path):
     go(tmp_path, modes=parse_modes("both"))
     asked = [what for _, what, _ in Engine.asked]
     assert asked[0] == "start"
-    assert asked.index("trace") > max(asked.index("launch"), asked.index("copy"), len(asked) - asked[::-1].index("decode") - 1)
+    assert asked.index("trace") > max(
+        asked.index("launch"), asked.index("copy"), len(asked) - asked[::-1].index("decode") - 1
+    )
+
+
+def test_the_next_mode_is_imported_while_this_one_is_traced(tmp_path):
+    go(tmp_path)
+    asked = [(mode, what) for mode, what, _ in Engine.asked]
+    names = [mode.name for mode in MODES]
+    for name, following in itertools.pairwise(names):
+        begun = asked.index((following, "import"))
+        assert max(at for at, one in enumerate(asked) if one in ((name, "decode"), (name, "prefill"))) < begun
+        assert begun < asked.index((name, "trace"))
+        assert asked.index((name, "closed")) < asked.index((following, "start"))  # one engine at a time
+    assert sorted(mode for mode, what in asked if what == "closed") == sorted(names)
+
+
+def test_a_mode_that_is_there_already_is_not_imported(tmp_path):
+    go(tmp_path, modes=parse_modes("compile,full"))
+    Engine.asked.clear()
+    go(tmp_path, modes=parse_modes("none,compile,full,both"))
+    assert [mode for mode, what, _ in Engine.asked if what == "import"] == ["both"]
+
+
+def test_imports_that_fail_end_their_own_mode_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "dies", ("full", "import"))
+    modes = go(tmp_path)[0]["modes"]
+    assert [mode["status"] for mode in modes.values()] == ["measured", "measured", "failed", "measured", "measured"]
+    assert "exit code 1" in modes["full"]["reason"]
+    assert not [one for one in Engine.asked if one[:2] == ("full", "start")]
+
+
+def test_on_a_processor_nothing_runs_beside_a_trace(tmp_path, monkeypatch):
+    found = facts()
+    processor = dataclasses.replace(found, gpu=GpuFacts("cpu", "AMD EPYC", "cpu", 1, 24.0))
+    monkeypatch.setattr(conditions, "inspect_all", lambda *_: processor)
+    go(tmp_path)
+    assert not [one for one in Engine.asked if one[1] == "import"]
 
 
 def test_the_tables_hold_steps_starts_and_words(tmp_path):
@@ -239,7 +293,9 @@ def test_a_model_without_weights_needs_random_ones(tmp_path, monkeypatch):
 
 def test_secrets_and_paths_stay_out_of_the_file(tmp_path):
     env = {"HF_TOKEN": "hf_abcdefgh"}
-    _, path = running.anatomy(wish(tmp_path, env=env, command="advisor anatomy --env HF_TOKEN=hf_abcdefgh"), lambda _: None)
+    _, path = running.anatomy(
+        wish(tmp_path, env=env, command="advisor anatomy --env HF_TOKEN=hf_abcdefgh"), lambda _: None
+    )
     assert "hf_abcdefgh" not in path.read_text()
     assert "/models/" not in path.read_text()
 
@@ -268,7 +324,17 @@ def test_rows_are_lines(tmp_path):
 
 
 def test_the_command_prints_tables_or_the_file(tmp_path):
-    words = ["anatomy", "--model", "/models/Small", "--modes", "none,both", "--batch-sizes", "1,4", "--output", "f.json"]
+    words = [
+        "anatomy",
+        "--model",
+        "/models/Small",
+        "--modes",
+        "none,both",
+        "--batch-sizes",
+        "1,4",
+        "--output",
+        "f.json",
+    ]
     shown = CliRunner().invoke(cli.app, words)
     assert shown.exit_code == 0, shown.output
     assert "decode step, ms" in shown.output

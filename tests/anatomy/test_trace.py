@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from advisor.target import anatomy, anatomy_figures
@@ -393,3 +396,39 @@ def test_a_copy_is_smaller_where_the_gpu_is_full():
     assert [buffer.size for buffer in anatomy.two_buffers(Torch, (400, 200, 100))] == [100, 100]
     with pytest.raises(anatomy.Refusal, match="no room for a copy of 200 bytes"):
         anatomy.two_buffers(Torch, (400, 200))
+
+
+def test_waiting_for_its_turn_is_no_part_of_a_start(monkeypatch):
+    """Imports ahead: what passes between them and the request to start counts nowhere."""
+    now = [0.0]
+    model = SimpleNamespace(get_vocab_size=lambda: 9)
+    parallel, cache = SimpleNamespace(world_size=1), SimpleNamespace()
+
+    def configured(argv):
+        now[0] += 3
+        return SimpleNamespace(parallel_config=parallel, model_config=model, cache_config=cache)
+
+    def loaded(*_, **__):
+        now[0] += 20
+        return SimpleNamespace(engine_core=SimpleNamespace(engine_core=SimpleNamespace()))
+
+    def imported(name):
+        now[0] += 10 if name.startswith("vllm.") else 0
+        return SimpleNamespace(get_num_threads=lambda: 8)
+
+    usage = SimpleNamespace(UsageContext=SimpleNamespace(OPENAI_API_SERVER="server"))
+    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
+    engine_class = SimpleNamespace(from_vllm_config=loaded)
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engine_class))
+    stepped = anatomy.stepped
+    monkeypatch.setattr(stepped, "engine_config", configured)
+    monkeypatch.setattr(stepped, "cuda", lambda: True)
+    monkeypatch.setattr(stepped, "described", lambda config: {})
+    monkeypatch.setattr(stepped, "BEGUN", 0.0)
+    monkeypatch.setattr(stepped, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(stepped, "importlib", SimpleNamespace(import_module=imported))
+    engine = stepped.SteppedEngine()
+    assert engine.do_import() == {}
+    now[0] += 100
+    started = engine.do_start([])
+    assert (started["imports_s"], started["engine_s"], started["start_s"]) == (33, 20, 53)
