@@ -1,8 +1,11 @@
 """Seconds to the first token of cold and of warm (forked) launches: `python -m benchmarks.launcher --help`.
 
-Cold and warm take turns. `default` comes first, after a launch that does not count: it compiles, and reads all files once. The
-file holds {MODEL: {CONFIG: {"cold_s": [], "warm_s": []}}}, is replaced after each launch and added to if it is there already; a
-launch that fails is told and leaves its place empty. With --measure, "cold_tok_s" and "warm_tok_s" are output tokens a second.
+Cold and warm take turns. Before those of a configuration comes a forked launch that does not count: it reads files, builds kernels
+and compiles for all others. A later one that compiled anew does not count either, and is made once more. The file holds
+{MODEL: {CONFIG: {"cold_s": [], "warm_s": []}}} and is replaced after each launch, so that an end by Ctrl-C or SIGTERM loses the
+running one only; the same command goes on from there (with the same --runs, the caches are filled already), and with --anew
+forgets what the file has of this model. A launch that fails is told and leaves its place empty. With --measure, "cold_tok_s" and
+"warm_tok_s" are output tokens a second.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.engine.logs import parse_active
 from advisor.engine.options import parse_options, split_serve_args
 from advisor.engine.render import serve_command
+from advisor.engine.startup import parse_startup
 from advisor.errors import AdvisorError
 from advisor.inspection.inspect_all import inspect_all
 from advisor.journal import write_atomically
@@ -33,18 +38,31 @@ from advisor.measure.client import BenchClient
 from advisor.measure.workload import load_workload
 from advisor.records import Candidate, Facts, Workload
 from advisor.request import parse_env
+from advisor.study.endings import termination_is_ctrl_c
 
 CONFIGS = {
     "default": Candidate(),
     "graphs-only": Candidate({"compilation_mode": "NONE", "cudagraph_mode": "FULL"}),
     "eager": Candidate({"enforce_eager": True}),
 }
+KINDS = (COLD, WARM)
+MOST_FAILURES = 2  # of a configuration's launches; one that compiles anew for the second time is one
 GOALS = {"default": 0.5, "graphs-only": 0.25, "eager": 0.25}  # warm over cold, on a GPU
+INTERRUPTED = 130  # exit code
 KV_SPACE = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB; unset, a server on a processor takes most of the memory
 
 
 class NotForked(Exception):
     """The launch that was to be warm was a cold one."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """`tok_s`: output tokens a second, where that is measured. `compiled`: anew, so that it is not a start on filled caches."""
+
+    start_s: float
+    tok_s: float | None = None
+    compiled: bool = False
 
 
 @dataclass
@@ -62,10 +80,10 @@ class Bench:
 
     def __post_init__(self) -> None:
         self._usual = gpu_memory.used(self.facts.gpu)
-        self._count = 0
+        self._count = max([0, *(int(found.name[:3]) for found in self.folder.glob("[0-9][0-9][0-9]-*"))])
 
-    def launch(self, config: str, how: str) -> tuple[float, float | None]:
-        """Start seconds, and tokens a second where that is measured. Raises LaunchFailed or NotForked."""
+    def launch(self, config: str, how: str) -> Start:
+        """One server, started and stopped. Raises LaunchFailed or NotForked."""
         self._count += 1
         name = f"{self._count:03d}-{config}-{how}"
         engine = self.facts.engine
@@ -80,7 +98,9 @@ class Bench:
         with server:
             if server.launcher != how:
                 raise NotForked("; ".join(self.said) or "no reason given")
-            return server.start_s, self._rate(server)
+            log = server.log_text()
+            compiled = parse_startup(log, server.start_s, parse_active(log)).cache == "cold"
+            return Start(server.start_s, self._rate(server), compiled)
 
     def _rate(self, server: Server) -> float | None:
         if self.client is None or self.workload is None:
@@ -91,42 +111,52 @@ class Bench:
 
 
 def run(bench: Bench, configs: Sequence[str], launches: int, prime: bool, results: Results) -> None:
-    """All launches of a model. A configuration of which a launch failed twice is left."""
-    if prime:
-        results.attempt(bench, configs[0], COLD, count=False)
+    """What the file lacks of `launches` of each kind. A configuration of which a launch failed twice is left."""
     for config in configs:
-        failures = 0
-        for _ in range(launches):
-            for how in (COLD, WARM):
-                failures += not results.attempt(bench, config, how)
-            if failures >= 2:
+        if prime and any(results.lacks(config, how, launches) for how in KINDS):
+            results.attempt(bench, config, WARM, count=False)
+        failures, compiled = 0, set[str]()
+        while lacking := [how for how in KINDS if results.lacks(config, how, launches)]:
+            for how in lacking:
+                done = results.attempt(bench, config, how)
+                failures += done is False or (done is None and how in compiled)
+                compiled |= {how} if done is None else set()
+            if failures >= MOST_FAILURES:
                 break
 
 
 class Results:
     """The file: what was there before, and one launch after the other."""
 
-    def __init__(self, path: Path, model: str):
+    def __init__(self, path: Path, model: str, anew: bool = False):
         self._path, self._model = path, model
         self.all: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        if anew:
+            self.all.pop(model, None)
 
-    def attempt(self, bench: Bench, config: str, how: str, count: bool = True) -> bool:
-        """Whether the launch went well."""
+    def lacks(self, config: str, how: str, launches: int) -> bool:
+        return len(self.all.get(self._model, {}).get(config, {}).get(f"{how}_s", ())) < launches
+
+    def attempt(self, bench: Bench, config: str, how: str, count: bool = True) -> bool | None:
+        """Whether the launch went well; None where it compiled anew and so is no figure."""
         told = f"{self._model} {config} {how}"
         try:
-            start_s, rate = bench.launch(config, how)
+            start = bench.launch(config, how)
         except (LaunchFailed, NotForked) as problem:
             say(f"{told}: {problem}")
             return False
         waited = f", after {bench.warm.import_s:.1f} s of imports" if how == WARM and bench.warm.import_s else ""
-        say(f"{told}: {start_s:.2f} s{waited}" + ("" if rate is None else f", {rate:.1f} tok/s"))
-        if count:
+        rate = "" if start.tok_s is None else f", {start.tok_s:.1f} tok/s"
+        counts = count and not start.compiled
+        why = "" if counts else " (compiled anew: does not count)" if start.compiled else " (the first: does not count)"
+        say(f"{told}: {start.start_s:.2f} s{waited}{rate}{why}")
+        if counts:
             found = self.all.setdefault(self._model, {}).setdefault(config, {"cold_s": [], "warm_s": []})
-            found[f"{how}_s"].append(round(start_s, 3))
-            if rate is not None:
-                found.setdefault(f"{how}_tok_s", []).append(round(rate, 2))
+            found[f"{how}_s"].append(round(start.start_s, 3))
+            if start.tok_s is not None:
+                found.setdefault(f"{how}_tok_s", []).append(round(start.tok_s, 2))
             write_atomically(self._path, json.dumps(self.all, indent=1) + "\n")
-        return True
+        return None if start.compiled and count else True
 
 
 def say(text: str) -> None:
@@ -174,9 +204,10 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.launcher", description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="model folder or hub id")
     parser.add_argument("--gpu", default="auto")
-    parser.add_argument("--launches", type=int, default=3, help="of each kind and configuration")
+    parser.add_argument("--launches", type=int, default=3, help="of each kind and configuration, those in the file included")
     parser.add_argument("--configs", default=",".join(CONFIGS), help=f"of {', '.join(CONFIGS)}, with commas")
     parser.add_argument("--no-prime", action="store_true", help="caches are filled already: no launch that does not count")
+    parser.add_argument("--anew", action="store_true", help="forget what the file has of this model")
     parser.add_argument("--measure", metavar="WORKLOAD", help="also measure each launch's throughput with this workload")
     parser.add_argument("--serve-args", default="")
     parser.add_argument("--env", action="append", default=[], help="NAME=VALUE for the server; may be repeated")
@@ -192,15 +223,20 @@ def main(words: Sequence[str]) -> None:
     configs = given.configs.split(",")
     if unknown := [name for name in configs if name not in CONFIGS]:
         sys.exit(f"--configs: {unknown[0]!r} is none of {', '.join(CONFIGS)}")
+    results, ended = Results(given.output, Path(given.model).name, given.anew), False
     try:
-        with benches(given) as bench:
+        with termination_is_ctrl_c(), benches(given) as bench:
             if bench.facts.engine.platform == "cpu":
                 configs = [name for name in configs if name != "graphs-only"]  # there are none
-            results = Results(given.output, Path(given.model).name)
             run(bench, configs, given.launches, not given.no_prime, results)
+    except KeyboardInterrupt:
+        say("ended; the same command goes on from what is in the file")
+        ended = True
     except AdvisorError as error:
         sys.exit(f"{error.problem}\n  {error.hint or ''}")
     print(json.dumps(results.all, indent=1) if given.json else "\n".join(table(results.all)))
+    if ended:
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":
