@@ -10,6 +10,7 @@ from advisor.records import Candidate, Objective, Trial
 from advisor.search.costs import Costs, Resolved
 from advisor.search.effects import Point
 from advisor.search.expected_gain import Gains
+from advisor.search.words import own_amounts
 
 _WORD = 0.5  # of the best rate: then another's proposal is taken
 _NEARLY = 0.8  # of the best rate: then the fewest overrides win, and after them the order of the space
@@ -28,7 +29,8 @@ class Outlook:
         resolved: Resolved | None = None,
         known: Sequence[Point] = (),
     ):
-        self.gains, self._costs = Gains(trials, objective, known), Costs(trials, resolved)
+        own = own_amounts((resolved or {}).get(Candidate().key, {}))
+        self.gains, self._costs = Gains(trials, objective, known, own), Costs(trials, resolved)
 
     @property
     def floor(self) -> float:
@@ -42,8 +44,7 @@ class Outlook:
         are new, a figure does not tell which of them did it.
         """
         wanted = {item.key for item in designed}
-        unseen = [len(self.gains.unseen(item)) for item in untried]
-        pool = [item for item, new in zip(untried, unseen, strict=True) if new <= 1 or item.key in wanted]
+        pool = [item for item in untried if item.key in wanted or self.gains.tells_apart(item)]
         gains, costs = self.gains.of(pool), self._costs.of(pool)
         news = np.array([bool(self.gains.unseen(item)) for item in pool], dtype=bool)
         usable = (costs <= seconds) & (news | (gains >= self.floor))

@@ -3,7 +3,8 @@
 A small Bayesian model of logarithms: a figure is the sum of what its values do, of what pairs of them do together, and noise.
 Three things that hold for most systems are in it (Wu and Hamada, Experiments: effect sparsity, hierarchy, heredity): most values
 do little and a few do much (each has its own scale, pulled towards the typical one); single values matter more than pairs; and
-pairs matter where their members do. Values of one setting share what leaving its default does.
+pairs matter where their members do. Values of one setting share what leaving its default does; those of an amount share a slope:
+if half of vLLM's own loses, twice as much may well gain.
 
 Figures are natural logarithms: 0.01 is about 1%.
 """
@@ -11,7 +12,7 @@ Figures are natural logarithms: 0.01 is about 1%.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,20 +40,30 @@ class Point:
 
 
 class Effects:
-    """The model, fitted. `lean`: what a value that nobody tried is expected to do; 0 for figures that nobody optimises."""
+    """The model, fitted. `lean`: what a value that nobody tried is expected to do; 0 for figures that nobody optimises.
 
-    def __init__(self, points: Sequence[Point], lean: float = LEAN, typical: float = TYPICAL):
+    `own`: vLLM's own amounts of ordered settings; without them their values are names like others.
+    """
+
+    def __init__(
+        self,
+        points: Sequence[Point],
+        lean: float = LEAN,
+        typical: float = TYPICAL,
+        own: Mapping[str, float] | None = None,
+    ):
         self._lean, self._typical = lean, typical
-        self._words = Vocabulary()
+        self._words = Vocabulary(own)
         self._keys = np.array([point.candidate.key for point in points], dtype=str)
         self._values = np.array([point.value for point in points], dtype=float)
         self._noise = np.array([point.sd**2 for point in points], dtype=float)
         self._seen = self._words.matrix([point.candidate for point in points])
         # Of each word: the variance of its effect before any figure, the effect, the variance that is left. Scales are fitted from
         # above: from below a large effect that is known with a large error would be taken for noise.
-        squares = self._seen.T @ self._values**2 / np.maximum(self._seen.sum(axis=0), 1)
+        squares = (self._seen**2).T @ self._values**2 / np.maximum((self._seen**4).sum(axis=0), 1e-9)
         self._scale = np.maximum(squares, typical**2 / 2)
         self._effect, self._left = np.zeros(len(self._words)), self._scale.copy()
+        self._least = self._alone()
         self._fit()
 
     # ------------------------------------------------------------ what it says
@@ -91,7 +102,22 @@ class Effects:
             self._left = self._scale - np.einsum("ji,jk,ki->i", scaled, self._inverse, scaled)
             # The scale under which effects follow Student's t with one degree of freedom: many small ones, a few large ones.
             self._scale = (self._typical**2 / 2 + self._effect**2 + self._left) / 2
+            self._scale = np.where(self._words.is_common, np.minimum(self._scale, self._typical**2), self._scale)
+            self._scale = np.maximum(self._scale, self._least)
         self._solve()
+
+    def _alone(self) -> np.ndarray:
+        """Of each value, the least variance of its effect: of a figure from elsewhere that has no other value, the square without
+        the noise. A large figure that is known with a large error is none for that, and it is the value's own: siblings that
+        leave the default too, or an amount on the other side of it, share little of what is known so roughly.
+        """
+        least = np.zeros(len(self._words))
+        alone = (self._noise > self._typical**2) & (self._seen.sum(axis=1) == 2)  # the value, and its setting's common part
+        for row in np.flatnonzero(alone):
+            column = int(np.argmax(self._seen[row] * self._words.is_value))
+            if self._words.is_common[self._words.setting[column]]:
+                least[column] = max(least[column], self._values[row] ** 2 - self._noise[row])
+        return least
 
     def _solve(self) -> None:
         covariance = self._kernel(self._seen, self._seen) + self._same(self._keys)
@@ -108,14 +134,15 @@ class Effects:
         """The diagonal of `_kernel(matrix, matrix)`."""
         reach = self._reach
         together = (matrix @ reach) ** 2 - matrix @ reach**2
-        return _LEVEL + matrix @ self._scale + _TOGETHER**2 / 2 * together
+        return _LEVEL + matrix**2 @ self._scale + _TOGETHER**2 / 2 * together
 
     @property
     def _reach(self) -> np.ndarray:
         """How much pairs with each value may do: what the value does, as far as it is known."""
-        setting = self._words.setting
-        effect = self._effect + self._effect[setting] + self._lean
-        return self._words.is_value * np.minimum(np.sqrt(effect**2 + self._left + self._left[setting]), _LARGEST)
+        setting, share = self._words.setting, self._words.share
+        effect = self._effect + share * self._effect[setting] + self._lean
+        left = self._left + share**2 * self._left[setting]
+        return self._words.is_value * np.minimum(np.sqrt(effect**2 + left), _LARGEST)
 
     def _leaning(self, matrix: np.ndarray) -> np.ndarray:
         return self._lean * (matrix @ self._words.is_value)

@@ -6,9 +6,10 @@ it (other profiles): the mean of the part of the difference that is above zero, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -24,9 +25,18 @@ _DROPPED = 3.0  # times the noise of a launch that was measured in full: one tha
 
 
 class Gains:
-    """The model after the trials so far. `known`: figures of elsewhere, as logarithms of ratios to the default there."""
+    """The model after the trials so far. `known`: figures of elsewhere, as logarithms of ratios to the default there.
 
-    def __init__(self, trials: Sequence[Trial], objective: Objective, known: Sequence[Point] = ()):
+    `own`: vLLM's own amounts of ordered settings.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        objective: Objective,
+        known: Sequence[Point] = (),
+        own: Mapping[str, float] | None = None,
+    ):
         self.floor = launch_noise(trials, objective)  # what nobody could tell from noise is no gain
         told = [
             evidence(trial) for trial in trials if trial.phase in _TOLD and trial.outcome is not Outcome.INTERRUPTED
@@ -37,11 +47,12 @@ class Gains:
         self._tried = {value for trial in told for value in values_of(trial.candidate)}
         self._foretold = {value for point in known for value in values_of(point.candidate)}
         self._models: list[tuple[Effects, Candidate]] = []
+        self._tried_in_full = _in_full(works)
         for number, one in enumerate(objective.each):
             points = _points(told, one, self.floor)
             if points:
-                model = Effects([*points, *(known if number == 0 else ())])
-                self._models.append((model, _best(model, works)))
+                model = Effects([*points, *(known if number == 0 else ())], own=own)
+                self._models.append((model, _best(model, self._tried_in_full)))
 
     def of(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Expected gain of each, as a share of the best so far; with several objectives in the one where it is largest."""
@@ -53,6 +64,21 @@ class Gains:
     def unseen(self, candidate: Candidate) -> frozenset[Word]:
         """Its values that no trial has had and of which nothing is known from elsewhere."""
         return values_of(candidate) - self._tried - self._foretold
+
+    def tells_apart(self, candidate: Candidate) -> bool:
+        """Whether its figure says what one value does: at most one is new, and then it stands on what is best so far."""
+        new = self.unseen(candidate)
+        if len(new) != 1 or not self._models:
+            return len(new) <= 1
+        return values_of(candidate) - new <= values_of(self._base)
+
+    @functools.cached_property
+    def _base(self) -> Candidate:
+        """The simplest tried candidate that launches do not tell from the best so far: what noise has put ahead is not built on."""
+        model, best = self._models[0]
+        most = np.sum(model.against(self._tried_in_full, best), axis=0)
+        alike = [item for item, value in zip(self._tried_in_full, most, strict=True) if value >= -self.floor]
+        return min([*alike, best], key=lambda item: item.overrides)
 
     def as_good_as_best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that may be as good as the best so far, within what launches differ by; none where that is hardly ahead."""
@@ -84,10 +110,14 @@ def _points(trials: Sequence[Trial], objective: Objective, noise: float) -> list
     ]
 
 
-def _best(model: Effects, works: Sequence[Trial]) -> Candidate:
-    """The tried candidate with the largest expected figure: the largest measured one is mostly the luckiest."""
+def _in_full(works: Sequence[Trial]) -> list[Candidate]:
+    """What was tried and not dropped early; the default where there is nothing."""
     full = [trial.candidate for trial in works if not trial.dropped]
-    tried = list({item.key: item for item in full}.values()) or [Candidate()]
+    return list({item.key: item for item in full}.values()) or [Candidate()]
+
+
+def _best(model: Effects, tried: Sequence[Candidate]) -> Candidate:
+    """The tried candidate with the largest expected figure: the largest measured one is mostly the luckiest."""
     return tried[int(np.argmax(model.means(tried)))]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.records import Candidate
 from advisor.search.effects import LEAN, Effects, Point
-from advisor.search.words import Vocabulary, values_of, words
+from advisor.search.words import Vocabulary, own_amounts, values_of, words
 
 BASE = Candidate()
 
@@ -55,6 +55,42 @@ def test_values_of_a_setting_share_what_leaving_its_default_does():
     model = Effects([point(0.0), point(-0.10, backend="X"), point(0.0, other=1)])
     mean, _ = model.against([Candidate({"backend": "Y"}), Candidate({"new": 1})], BASE)
     assert mean[0] < mean[1] - 0.01
+
+
+OWN = {"max_num_batched_tokens": 8192}
+
+
+def tokens(amount):
+    return {"max_num_batched_tokens": amount}
+
+
+def test_where_less_of_an_amount_loses_more_of_it_is_expected_to_gain_and_the_other_way_round():
+    asked = [Candidate(tokens(16384)), Candidate(tokens(4096))]
+    less = Effects([point(0.0), point(-0.2, **tokens(2048))], own=OWN)
+    more, between = less.means(asked)
+    assert more > 0.01 > 0 > between > -0.2
+    named = Effects([point(0.0), point(-0.2, **tokens(2048))])  # without vLLM's own amount, values are names
+    assert named.means(asked)[0] < -0.02
+    more = Effects([point(0.0), point(-0.1, **tokens(16384))], own=OWN)
+    assert more.means([Candidate(tokens(2048))])[0] > 0.01
+    flat = Effects([point(0.0), point(0.0, **tokens(2048))], own=OWN)
+    assert abs(flat.means(asked)[0]) < 0.03
+
+
+def test_words_and_truth_values_are_no_amounts():
+    vocabulary = Vocabulary({"max_num_seqs": 1024, "flag": 1})
+    matrix = vocabulary.matrix([Candidate({"max_num_seqs": 256, "flag": True, "attention_backend": "X"})])
+    assert sorted(matrix[0]) == [-2, 1, 1, 1, 1, 1]
+    assert own_amounts({"max_num_seqs": 1024, "block_size": None, "flash_attention_version": 3}) == {"max_num_seqs": 1024}
+
+
+def test_a_large_loss_from_elsewhere_is_believed_and_is_not_that_of_its_siblings():
+    known = [point(0.0), Point(Candidate({"graphs": "NONE"}), -0.42, 0.19)]
+    loser, sibling, other = Effects(known).means([Candidate({"graphs": item}) for item in ("NONE", "FULL")] + [A1])
+    assert loser < -0.3 and other - 0.01 < sibling < other
+    measured = Effects([*known, point(-0.6, graphs="NONE")])
+    loser, sibling = measured.means([Candidate({"graphs": item}) for item in ("NONE", "FULL")])
+    assert loser == pytest.approx(-0.6, abs=0.02) and sibling > -0.05
 
 
 def test_lists_that_end_on_the_same_size_are_alike():

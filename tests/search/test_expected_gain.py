@@ -76,6 +76,17 @@ def test_own_trials_outweigh_figures_from_elsewhere():
     assert gain(trials, both, known=known)[0] < gain([BASE], both, known=known)[0] / 5
 
 
+def test_a_new_value_stands_on_what_is_best_by_more_than_noise_and_on_nothing_else():
+    on_a, on_b, alone = Candidate({"a": 1, "c": 1}), Candidate({"b": 1, "c": 1}), UNSEEN
+    loser = trial(2, {"b": 1}, 900.0)
+    luck = Gains([BASE, trial(1, {"a": 1}, 1005.0), loser], THROUGHPUT)
+    assert [luck.tells_apart(item) for item in (on_a, on_b, alone)] == [False, False, True]
+    ahead = Gains([BASE, trial(1, {"a": 1}, 1100.0), loser], THROUGHPUT)
+    assert [ahead.tells_apart(item) for item in (on_a, on_b, alone)] == [True, False, True]
+    assert ahead.tells_apart(Candidate({"a": 1, "b": 1}))  # nothing is new in it
+    assert not ahead.tells_apart(Candidate({"c": 1, "d": 1}))
+
+
 def test_simplifications_of_a_winner_are_found_and_of_a_tie_with_the_default_are_not():
     simpler = [Candidate({"a": 1}), Candidate({"b": 1})]
     won = Gains([BASE, trial(1, {"a": 1, "b": 1}, 1200.0), trial(2, {"a": 1, "c": 1}, 1195.0)], THROUGHPUT)

@@ -11,7 +11,7 @@ from advisor.search.effects import Point
 from advisor.search.loop import recall
 from advisor.search.sampler import Sampler
 from advisor.search.untried import ENOUGH, NO_TIME, NOT_EXPECTED, untried
-from advisor.space.candidates import first_candidates
+from advisor.space.candidates import SettingChoices, first_candidates
 from tests.search.landscape import FLAT, LISTS, STEEP, THROUGHPUT, Server, run, space
 
 ALL = len(space().candidates)
@@ -78,6 +78,18 @@ def test_figures_from_elsewhere_order_the_first_launches_and_losers_go_last():
     assert order[1] == {"cudagraph_capture_sizes": LISTS[2]}
     launched = [name for settings in order for name in settings]
     assert "enforce_eager" not in launched  # known to lose half, and everything else was worth more
+
+
+def test_after_an_amount_below_vllms_own_lost_the_one_above_it_is_next():
+    settings = (SettingChoices("flag", (None, True)), SettingChoices("max_num_batched_tokens", (None, 2048, 4096, 16384)))
+    effects = {"flag": {True: 1.0}, "max_num_batched_tokens": {2048: 0.8, 4096: 0.9, 16384: 1.1}}
+    asked = [item for item in space(settings).candidates if item.overrides == 1]
+    server = Server(effects)
+    server("search", Candidate({"max_num_batched_tokens": 2048}))
+    left = [item for item in asked if item.settings != {"max_num_batched_tokens": 2048}]
+    outlook = Outlook(server.done, THROUGHPUT, {Candidate().key: {"max_num_batched_tokens": 8192}})
+    assert outlook.best(left, left, 1e9).settings == {"max_num_batched_tokens": 16384}
+    assert outlook.ordered(left)[-1][0].settings == {"max_num_batched_tokens": 4096}
 
 
 def test_a_budget_launches_what_fits_and_names_what_did_not():
