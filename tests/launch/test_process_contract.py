@@ -107,6 +107,14 @@ class ProcessContract:
         assert SHORT.leader_s <= time.monotonic() - begun < 10
         assert process.exit_code() == KILLED
 
+    def test_shared_memory_of_a_killed_one_is_removed(self, start: Start) -> None:
+        """A hanging engine would leave 0.4 GiB, launch by launch: its resource tracker must not be killed with it."""
+        process = start("shared", grace=SHORT)
+        memory = Path("/dev/shm", log_lines(process, 2)[1].split()[1])
+        assert memory.exists()
+        assert process.stop() == []
+        assert process.exit_code() == KILLED and not memory.exists()
+
     def test_stopping_twice_is_stopping_once(self, start: Start) -> None:
         process = start("sleep")
         assert process.exit_code() is None

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from multiprocessing.shared_memory import SharedMemory
 
 
 def files():
@@ -82,6 +83,12 @@ if __name__ == "__main__":
     elif name == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("deaf", flush=True)
+        time.sleep(600)
+    elif name == "shared":
+        memory = SharedMemory(create=True, size=1000)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        print("shared", memory.name, flush=True)
         time.sleep(600)
     elif name == "spin":
         while True:
