@@ -58,3 +58,26 @@ def test_a_processor_has_one_backend_which_is_measured_all_the_same(engine_pytho
     assert [row["step_ms"] for row in document["backends"]["CPU_ATTN"]["rows"]] == [
         row["step_ms"] for row in backend["rows"]
     ]
+
+
+@pytest.mark.engine
+def test_steps_of_an_asynchronous_core_are_what_they_are_meant_to_be(engine_python, tiny_model):
+    """As on CUDA: a call launches a step and takes back the one before. vLLM's own core and scheduler, no model."""
+    script, folder = Path(__file__).with_name("pipelined_core.py"), Path(__file__).parents[2] / "advisor" / "target"
+    ended = subprocess.run(
+        [engine_python, str(script), str(folder), str(tiny_model)], capture_output=True, text=True, timeout=300
+    )
+    started, *found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    assert started["answer"]["pipelined"] is True, ended.stderr[-2000:]
+    assert len(found) == 9, ended.stderr[-2000:]
+    assert all(one["empty"] for one in found), found
+    *answered, late = found
+    for one in answered:
+        request, answer = one["request"], one["answer"]
+        assert answer["ok"], one
+        if request["do"] == "decode" and "serial" in request:
+            assert 0 < answer["host_work_ms"]["median"] <= answer["serial_ms"]["median"]
+        if request["do"] != "prefill":
+            assert answer["context_tokens"] == pytest.approx(request["context"], abs=15)
+    assert found[2]["answer"]["chunks"] == 1  # one step, though the core was called twice for it
+    assert late["answer"]["error_type"] == "Late"
