@@ -200,21 +200,29 @@ def benches(given: argparse.Namespace) -> Iterator[Bench]:
         yield bench
 
 
-def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.launcher", description=__doc__.splitlines()[0])
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="model folder or hub id")
     parser.add_argument("--gpu", default="auto")
-    parser.add_argument("--launches", type=int, default=3, help="of each kind and configuration, those in the file included")
-    parser.add_argument("--configs", default=",".join(CONFIGS), help=f"of {', '.join(CONFIGS)}, with commas")
-    parser.add_argument("--no-prime", action="store_true", help="caches are filled already: no launch that does not count")
-    parser.add_argument("--anew", action="store_true", help="forget what the file has of this model")
-    parser.add_argument("--measure", metavar="WORKLOAD", help="also measure each launch's throughput with this workload")
     parser.add_argument("--serve-args", default="")
     parser.add_argument("--env", action="append", default=[], help="NAME=VALUE for the server; may be repeated")
     parser.add_argument("--engine-python", default=sys.executable)
     parser.add_argument("--runs", type=Path, help="folder for logs and caches; default: a temporary one")
-    parser.add_argument("--json", action="store_true", help="print the file instead of a table")
     parser.add_argument("--output", type=Path, required=True, help="JSON file")
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.launcher", description=__doc__.splitlines()[0])
+    add_server_arguments(parser)
+    parser.add_argument(
+        "--launches", type=int, default=3, help="of each kind and configuration, with those in the file"
+    )
+    parser.add_argument("--configs", default=",".join(CONFIGS), help=f"of {', '.join(CONFIGS)}, with commas")
+    parser.add_argument("--no-prime", action="store_true", help="caches are filled: no launch that does not count")
+    parser.add_argument("--anew", action="store_true", help="forget what the file has of this model")
+    parser.add_argument(
+        "--measure", metavar="WORKLOAD", help="also measure each launch's throughput with this workload"
+    )
+    parser.add_argument("--json", action="store_true", help="print the file instead of a table")
     return parser.parse_args(words)
 
 
