@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -151,6 +152,7 @@ def own_temporary_folder() -> Iterator[str]:
     finally:
         tempfile.tempdir = kept[1]
         os.environ.pop("TMPDIR") if kept[0] is None else os.environ.update(TMPDIR=kept[0])
+        shutil.rmtree(folder, ignore_errors=True)  # the document names what was in it
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
