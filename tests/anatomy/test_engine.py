@@ -107,6 +107,7 @@ def test_on_a_gpu_a_graph_is_few_launches_of_many_kernels(engine_python, tiny_mo
             assert row["floor_ms"] > 0
         assert plain["graph_launches"] == 0
         assert full["graph_launches"] >= 1
-        assert full["launches"] < plain["launches"] / 2
+        # Two layers of five or more kernels are in the graph; preparing the inputs and sampling are not, in any mode.
+        assert full["launches"] <= plain["launches"] - 10
         assert full["kernels"] > plain["kernels"] / 2  # the profiler sees into graphs
         assert full["step_ms"] < plain["step_ms"]
