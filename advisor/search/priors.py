@@ -57,7 +57,7 @@ def known_before(
     ]
     found = [entry.point() for entry in fits]
     told: list[str] = []
-    for points, sentence in (*_larger_graphs(workload, limits, settings), *_more_sequences(workload, limits, settings)):
+    for points, sentence in (*_larger_graphs(workload, limits, settings), *_sequences(workload, limits, settings)):
         found += points
         told += [sentence] if sentence else []
     return tuple(found), tuple(told)
@@ -87,14 +87,20 @@ def _larger_graphs(workload: Workload, limits: Limits, settings: Sequence[Settin
     )
 
 
-def _more_sequences(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
-    """Requests above max_num_seqs wait (vLLM's scheduler); with fewer in flight a higher limit changes no batch."""
+def _sequences(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
+    """Requests above max_num_seqs wait (vLLM's scheduler); with fewer in flight a higher limit changes no batch.
+
+    A lower one makes smaller batches. Where steps take as long as before, tokens are lost as batches shrink; where they are shorter
+    by as much, none are: the middle, give or take half the way to either end.
+    """
     load = workload.concurrency
     if not load:
         return
-    higher = [value for value in _values(_SEQUENCES, settings) if value > limits.max_num_seqs]
+    values, batch = _values(_SEQUENCES, settings), min(load, limits.max_num_seqs)
     if load <= limits.max_num_seqs:
-        yield [Point(Candidate({_SEQUENCES: value}), 0.0, _MORE / 5) for value in higher], ""
+        yield [Point(Candidate({_SEQUENCES: value}), 0.0, _MORE / 5) for value in values if value > limits.max_num_seqs], ""
+    fewer = [(value, math.log(value / batch) / 2) for value in values if value < batch]
+    yield [Point(Candidate({_SEQUENCES: value}), middle, -middle / 2) for value, middle in fewer], ""
 
 
 def _values(name: str, settings: Sequence[SettingChoices]) -> list[Any]:

@@ -13,8 +13,9 @@ import numpy as np
 from advisor.records import Candidate
 
 _SIZES = "cudagraph_capture_sizes"
-# Amounts, of which less on one side of vLLM's own tells of more on the other. Versions and counts of kernels are names.
-ORDERED = ("max_num_seqs", "max_num_batched_tokens", "block_size")
+# Amounts, of which less on one side of vLLM's own tells of more on the other. max_num_seqs is none, though a number: it does
+# nothing down to the load and much below; nor are versions, counts of kernels, or block sizes, of which vLLM's own is the smallest.
+ORDERED = ("max_num_batched_tokens",)
 
 Word = tuple[str, str]
 

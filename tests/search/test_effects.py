@@ -77,11 +77,13 @@ def test_where_less_of_an_amount_loses_more_of_it_is_expected_to_gain_and_the_ot
     assert abs(flat.means(asked)[0]) < 0.03
 
 
-def test_words_and_truth_values_are_no_amounts():
-    vocabulary = Vocabulary({"max_num_seqs": 1024, "flag": 1})
-    matrix = vocabulary.matrix([Candidate({"max_num_seqs": 256, "flag": True, "attention_backend": "X"})])
+def test_names_truth_values_and_limits_that_do_not_bind_are_no_amounts():
+    vocabulary = Vocabulary({"max_num_batched_tokens": 8192, "flag": 1})
+    matrix = vocabulary.matrix([Candidate({"max_num_batched_tokens": 2048, "flag": True, "attention_backend": "X"})])
     assert sorted(matrix[0]) == [-2, 1, 1, 1, 1, 1]
-    assert own_amounts({"max_num_seqs": 1024, "block_size": None, "flash_attention_version": 3}) == {"max_num_seqs": 1024}
+    told = {"max_num_batched_tokens": 8192, "max_num_seqs": 1024, "flash_attention_version": 3}
+    assert own_amounts(told) == {"max_num_batched_tokens": 8192}
+    assert not own_amounts({"max_num_batched_tokens": None})
 
 
 def test_a_large_loss_from_elsewhere_is_believed_and_is_not_that_of_its_siblings():

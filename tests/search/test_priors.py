@@ -48,6 +48,15 @@ def test_the_table_is_that_of_the_evidence():
         assert entry.source
 
 
+def test_a_limit_below_the_load_is_expected_to_lose_and_one_that_nothing_reaches_to_do_nothing():
+    points, told = known(concurrency=128)
+    fewer, more = (points[Candidate({"max_num_seqs": value}).key] for value in (64, 2048))
+    assert fewer.value == pytest.approx(math.log(0.5) / 2) and fewer.value + 2 * fewer.sd == pytest.approx(0)
+    assert (more.value, more.sd < 0.02, told) == (0.0, True, ())
+    assert Candidate({"max_num_seqs": 64}).key not in known(concurrency=64)[0]  # all of them run
+    assert Candidate({"max_num_seqs": 64}).key not in known(concurrency=128, metric="tpot_ms.p50")[0]
+
+
 def test_above_the_largest_graph_larger_lists_come_first_and_a_person_is_told():
     points, told = known(concurrency=1000)
     point = points[Candidate({SIZES: (8, 512, 1024)}).key]
