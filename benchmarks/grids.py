@@ -75,13 +75,14 @@ class Case:
         """Relative standard deviation between launches of one configuration."""
         return statistics.pstdev(self.noise.launches) if self.noise.launches else 0.0
 
+    def cost_s(self, key: str) -> float:
+        """Seconds of one launch of a configuration."""
+        return statistics.fmean(trial.total_s for trial in self.trials if trial.candidate.key == key)
+
     @property
     def whole_s(self) -> float:
         """Seconds of one launch of each configuration."""
-        each: dict[str, list[float]] = {}
-        for trial in self.trials:
-            each.setdefault(trial.candidate.key, []).append(trial.total_s)
-        return sum(statistics.fmean(costs) for costs in each.values())
+        return sum(map(self.cost_s, sorted(self.keys)))
 
 
 def load(path: Path, objective: Objective = Objective()) -> Case:

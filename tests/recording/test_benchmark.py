@@ -104,6 +104,19 @@ def test_a_target_that_is_never_reached_is_infinite_and_says_so():
     assert (told["median"], told["high"]) == (None, None) and told["reached"] == pytest.approx(1 / 3)
 
 
+def test_who_knows_the_answer_needs_the_default_and_the_quickest_launch_that_is_good_enough(case):
+    good = [key for key in case.truth if case.share(key) >= 0.98]
+    costs = {key: statistics.fmean(item.total_s for item in case.trials if item.candidate.key == key) for key in case.keys}
+    assert "{}" not in good and len(good) > 1
+    assert benchmark.least_s(case, 0.98) == pytest.approx(costs["{}"] + min(costs[key] for key in good))
+    assert benchmark.least_s(case, case.share("{}")) == pytest.approx(costs["{}"])
+    assert case.whole_s == pytest.approx(sum(costs.values()))
+    for name in STRATEGIES:
+        if name != "gp":
+            found = reached(played(case, name).steps, 0.98)
+            assert found is None or found.spent_s > 0.97 * benchmark.least_s(case, 0.98)
+
+
 def test_the_report_has_the_promised_shape_and_is_plain_json(path):
     result = benchmark.report([path], 3, ["ours", "random", "one-factor"], workers=1)
     told = json.loads(json.dumps(result, allow_nan=False))["grids"]["synthetic"]
