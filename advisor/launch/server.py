@@ -74,7 +74,8 @@ class Server:
     before the candidate is blamed.
 
     Set while the block runs: base_url, port, start_s (exec or fork to first token), launcher ("warm" or "cold"), launcher_s
-    (seconds that went into the imports of the process which it was forked from); after it: stop_s, and leftovers (processes
+    (seconds that went into the imports of the process which it was forked from), lost_s (seconds that went into starts that
+    failed before); after it: stop_s, and leftovers (processes
     that had to be killed although the server had ended).
     """
 
@@ -115,7 +116,7 @@ class Server:
         self._renew_caches, self._renewed = renew_caches, dict[str, str]()
         self._retried = retried or (lambda _why: None)
         self._warm = warm
-        self.launcher, self.launcher_s = COLD, 0.0
+        self.launcher, self.launcher_s, self.lost_s = COLD, 0.0, 0.0
 
     @property
     def base_url(self) -> str:
@@ -132,6 +133,7 @@ class Server:
             waiting=lambda: self._on_event("waiting for GPU memory", 0.0),
         )
         self._memory = gpu_memory.Watch(self._gpu)
+        self._begun = time.monotonic()
         try:
             self._start()
         except LaunchFailed as failure:
@@ -140,9 +142,14 @@ class Server:
             self._start_without_fork(failure)
         return self
 
+    def _count_lost(self) -> None:
+        """All that went into the start so far, when it begins anew; imports of the launcher have a count of their own."""
+        self.lost_s = time.monotonic() - self._begun - self.launcher_s
+
     def _start_without_fork(self, forked: LaunchFailed) -> None:
         """A candidate is blamed for what a server of its own does. Only where that one starts, forking is."""
         certain, warm, self._warm = fork_broken(self.log_text()), self._warm, None
+        self._count_lost()
         if self.log_path.exists():
             self.log_path.replace(self.folder / FORKED_LOG)
         self._retried(f"the start of a forked server failed, the second was not forked: {forked} (log: {FORKED_LOG})")
@@ -155,6 +162,7 @@ class Server:
             self._launch()
         except (PortTaken, GpuCrowded, CacheBroken) as first:
             self._prepare_second(first)
+            self._count_lost()
             try:
                 self._launch(avoid=self.port)
             except (PortTaken, GpuCrowded) as again:

@@ -84,7 +84,8 @@ class Trial:
     start_s: float | None = None  # from exec, or the fork, to the first token
     launcher: str = "cold"  # "warm": forked from a process that had vLLM imported, as no server of a person's is
     launcher_s: float | None = None  # that the imports of that process took, where this launch waited for them
-    start_up: StartUp | None = None  # what that went into
+    lost_s: float | None = None  # in starts that failed before the one that is counted
+    start_up: StartUp | None = None  # what the start that is counted went into
     memory_free: float | None = None  # share of the memory that was free after the samples, on the fullest GPU
     warmup_s: float | None = None
     warm_up: WarmUp | None = None

@@ -40,9 +40,12 @@ def _parts(trial: Trial) -> dict[str, float]:
         return {"imports": waited_s, FAILED: max(trial.total_s - waited_s, 0.0)}
     start = {words: getattr(trial.start_up, field, None) or 0.0 for field, words in PARTS.items()}
     start["imports"] += waited_s
+    # What no part of the log accounts for was the server's as well, an older journal's whole start.
+    start["other start-up"] += max(trial.start_s + waited_s - sum(start.values()), 0.0)
     # Parts that a log states may be rounded up: together they are never more than the start was.
     scale = min(1.0, (trial.start_s + waited_s) / (sum(start.values()) or 1.0))
     return {
+        FAILED: trial.lost_s or 0.0,
         **{words: seconds * scale for words, seconds in start.items()},
         WARM_UP: trial.warmup_s or 0.0,
         MEASURING: (trial.measure_s or 0.0) + (trial.checks_s or 0.0),

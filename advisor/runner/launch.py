@@ -49,6 +49,7 @@ class Launched(Protocol):
 
     launcher: str
     launcher_s: float
+    lost_s: float
 
 
 class Launch:
@@ -157,6 +158,7 @@ class Launch:
             leftovers=self.leftovers,
             launcher=self.launcher,
             launcher_s=round(self.server.launcher_s, 3) or None if self.server else None,
+            lost_s=round(self.server.lost_s, 3) or None if self.server else None,
             start_up=self.start_up(),
             command=self.command,
             folder=str(self.folder.relative_to(root)),

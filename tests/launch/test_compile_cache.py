@@ -80,7 +80,7 @@ def test_a_broken_cache_is_replaced_once_and_the_first_error_kept(tmp_path: Path
         tmp_path, 'root.endswith("/cache")', BROKEN, caches=caches.study_cache(study, {}), retried=told.append,
         renew_caches=lambda: caches.renewed_cache(study),
     ) as running:  # fmt: skip
-        assert running.start_s > 0
+        assert running.start_s > 0 and running.lost_s > 0
     assert len(told) == 1 and "an empty compile cache: AssertionError: failed to get the hash" in told[0]
     assert "failed to get the hash" in (running.folder / server.FIRST_CACHE_LOG).read_text()
     assert caches.study_cache(study, {}) == {"VLLM_CACHE_ROOT": str(study / "cache-2")}  # later launches have it too

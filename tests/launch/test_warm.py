@@ -75,7 +75,7 @@ def test_it_imports_once_for_all_launches(tmp_path: Path, make_warm, serve) -> N
     for number in range(3):
         with serve(warm) as running:
             assert running.launcher == "warm"
-            assert (running.launcher_s > 0) == (number == 0)
+            assert (running.launcher_s > 0) == (number == 0) and running.lost_s == 0
     assert imports.read_text().split() == [str(warm.pid)]
 
 
@@ -257,7 +257,7 @@ def test_a_fork_that_cuda_refuses_is_tried_cold_and_given_up(make_warm, serve) -
     warm, told = make_warm(FAKE_FORK_FAULT="cuda"), []
     launched = serve(warm, told=told)
     with launched as running:
-        assert running.launcher == "cold"
+        assert running.launcher == "cold" and running.lost_s > 0
     assert "Cannot re-initialize CUDA in forked subprocess" in (launched.folder / FORKED_LOG).read_text()
     assert len(told) == 1 and told[0].startswith("the start of a forked server failed, the second was not forked")
     with serve(warm, told=told) as running:

@@ -40,6 +40,11 @@ def test_a_launch_that_never_answered_is_one_sum():
     assert account[OWN] == pytest.approx(1.0)
 
 
+def test_a_start_that_failed_before_the_one_that_counts_is_not_our_own():
+    account = time_account([trial(lost_s=30.0, total_s=110.5)], 110.5)
+    assert account["failed starts"] == 30.0 and account[OWN] == pytest.approx(0.5)
+
+
 def test_parts_that_a_log_rounds_up_do_not_make_more_than_the_start_was():
     account = time_account([trial(start_s=50.0, total_s=70.0)], 70.0)
     assert sum(seconds for name, seconds in account.items() if name in NAMES[:6]) == pytest.approx(50.0)
@@ -47,8 +52,10 @@ def test_parts_that_a_log_rounds_up_do_not_make_more_than_the_start_was():
 
 
 def test_an_older_journal_has_no_parts():
+    """Its starts were the servers' all the same, not our own."""
     account = time_account([trial(start_up=None, checks_s=None, warmup_s=None)], 80.0)
-    assert account["measuring"] == 12.0
+    assert account["measuring"] == 12.0 and account["other start-up"] == 60.0
+    assert account[OWN] == pytest.approx(80.0 - 60.0 - 12.0 - 2.0)
 
 
 def test_the_line_is_one_and_leaves_out_what_took_no_time():
