@@ -17,6 +17,7 @@ _NAMES = {
     "prompt_tokens": "vllm:prompt_tokens_total",
     "generation_tokens": "vllm:generation_tokens_total",
     "requests": "vllm:request_success_total",
+    "latency_s": "vllm:e2e_request_latency_seconds_sum",  # a histogram, named alike from 0.9.0 to 0.33.0
 }
 _READ_TIMEOUT_S = 10.0
 _POLL_S = 0.1
@@ -32,6 +33,7 @@ class Counters:
     prompt_tokens: float | None = None
     generation_tokens: float | None = None
     requests: float | None = None  # that ended, whatever the reason
+    latency_s: float | None = None  # seconds from arrival to last token, of all requests that ended together
 
     @property
     def prefix_hit_ratio(self) -> float | None:

@@ -202,6 +202,7 @@ def _told_by_server(sample: Sample, workload: Workload, counted: Counters) -> li
     return [
         *_of(Invalid.CACHED_PROMPTS, _cache(counted, workload)),
         *_of(Invalid.PREEMPTIONS, _preemptions(sample, workload, counted)),
+        *_of(Invalid.LOAD_NOT_REACHED, _held(sample, workload, counted)),
         *(Problem(Invalid.ANOTHER_SERVER, text) for text in _server_disagreements(sample, counted)),
     ]
 
@@ -222,6 +223,20 @@ def _preemptions(sample: Sample, workload: Workload, counted: Counters) -> str |
         f"{counted.preemptions:.0f} preemptions in {sample.requests} requests: the KV cache is too small for this load "
         "(`preemptions: allowed` in the workload's file, if that is what it is for)"
     )
+
+
+def _held(sample: Sample, workload: Workload, counted: Counters) -> str | None:
+    """Requests in the server on average: the time that they were there, over the sample's (Little's law).
+
+    Polls of its gauges would not tell. On a processor that client and server share it answers them between two bursts, when
+    nobody is there.
+    """
+    if not workload.concurrency or counted.latency_s is None or sample.duration_s <= 0:
+        return None
+    held = counted.latency_s / sample.duration_s
+    if held >= workload.concurrency * LEAST_LOAD:
+        return None
+    return f"the server had {held:.1f} of {workload.concurrency} requests on average, by its own count"
 
 
 def _server_disagreements(sample: Sample, counted: Counters) -> list[str]:

@@ -27,7 +27,6 @@ TAINTED_REPEATS = 2  # of a sample that is valid but was disturbed
 # What another try with other prompts cannot mend: the load, the client and the length are what they are.
 FINAL = frozenset({Invalid.CLIENT_BOUND, Invalid.TOO_SHORT, Invalid.OTHER_PROMPTS})
 TAINTED_REPEATS_A_LAUNCH = 3  # a machine that is busy all the time must not make every launch three times as long
-LEAST_RUNNING = 0.5  # of the concurrency, running or waiting, by the server's own count
 MOST_REPEATS = 3
 
 
@@ -182,7 +181,7 @@ class Sampling:
             telemetry=watch.telemetry,
             taints=self._judge(watch.telemetry),
         )
-        return with_problems(sample, (*seen_by_window(window, workload), *self._other_prompts(sample, workload)))
+        return with_problems(sample, (*seen_by_window(window), *self._other_prompts(sample, workload)))
 
     def _other_prompts(self, sample: Sample, workload: Workload) -> list[Problem]:
         """Candidates are compared on the same prompts: a seed must stand for the same ones on every launch."""
@@ -208,17 +207,12 @@ class Sampling:
         return Window(self._server.base_url, self._server.log_path, self._server.pids)
 
 
-def seen_by_window(window: Window, workload: Workload) -> list[Problem]:
-    """What the server itself tells against a sample."""
-    found = []
-    if window.compiled:
-        others = f" and {len(window.compiled) - 1} more" if len(window.compiled) > 1 else ""
-        found.append(Problem(Invalid.JIT_COMPILED, f"{window.compiled[0]}{others} was compiled during the sample"))
-    wanted = workload.concurrency or 0
-    if window.at_server is not None and window.at_server < LEAST_RUNNING * wanted:
-        text = f"the server had {window.at_server:g} of {wanted} requests on average, by its own count"
-        found.append(Problem(Invalid.LOAD_NOT_REACHED, text))
-    return found
+def seen_by_window(window: Window) -> list[Problem]:
+    """What happened in the server meanwhile that tells against a sample."""
+    if not window.compiled:
+        return []
+    others = f" and {len(window.compiled) - 1} more" if len(window.compiled) > 1 else ""
+    return [Problem(Invalid.JIT_COMPILED, f"{window.compiled[0]}{others} was compiled during the sample")]
 
 
 def worth_repeating(sample: Sample, repeats: int) -> bool:

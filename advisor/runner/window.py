@@ -14,9 +14,7 @@ import psutil
 from advisor.engine.compiling import compiled, compilers
 
 POLL_S = 2.0  # the page of /metrics costs the API server some milliseconds
-LEAST_POLLS = 3  # that saw requests: fewer say nothing about a sample
-_GAUGE = r"^vllm:num_requests_{}(?:\{{[^}}]*\}})? ([0-9.e+]+)"
-_RUNNING, _WAITING = (re.compile(_GAUGE.format(name), re.MULTILINE) for name in ("running", "waiting"))
+_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)", re.MULTILINE)
 
 
 class Window:
@@ -29,10 +27,9 @@ class Window:
     def __init__(self, url: str, log: Path, pids: Callable[[], Iterable[int]]):
         self.compiled: tuple[str, ...] = ()
         self.running: float | None = None  # requests, on average over the polls that saw any; None: none did
-        self.at_server: float | None = None  # the same with those that wait in its queue; None below three such polls
         self._url, self._log, self._pids = url, log, pids
         self._from = 0
-        self._seen: list[tuple[float, float]] = []
+        self._seen: list[float] = []
         self._compilers: dict[str, None] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="window", daemon=True)
@@ -49,25 +46,22 @@ class Window:
             *compiled(_since(self._log, self._from)),
             *(f"something with {name}" for name in self._compilers),
         )
-        busy = [seen for seen in self._seen if sum(seen) > 0]
+        busy = [running for running in self._seen if running > 0]
         if busy:
-            self.running = round(sum(running for running, _ in busy) / len(busy), 2)
-        if len(busy) >= LEAST_POLLS:
-            self.at_server = round(sum(map(sum, busy)) / len(busy), 2)
+            self.running = round(sum(busy) / len(busy), 2)
 
     def _poll(self) -> None:
         # verify off: there is no TLS, and reading the certificates would cost more than all polls of a short sample.
         with httpx.Client(timeout=POLL_S, trust_env=False, verify=False) as http:
             while not self._over.wait(POLL_S):
                 self._compilers |= dict.fromkeys(compilers(_names(self._pids())))
-                if (seen := requests_on(_page(http, self._url))) is not None:
-                    self._seen.append(seen)
+                self._seen += requests_on(_page(http, self._url))
 
 
-def requests_on(page: str) -> tuple[float, float] | None:
-    """Requests that run and that wait, over all engines of the page; None where it does not say."""
-    running, waiting = (pattern.findall(page) for pattern in (_RUNNING, _WAITING))
-    return (sum(map(float, running)), sum(map(float, waiting))) if running else None
+def requests_on(page: str) -> list[float]:
+    """Requests that run, over all engines of the page; empty where it does not say."""
+    running = _RUNNING.findall(page)
+    return [sum(map(float, running))] if running else []
 
 
 def _page(http: httpx.Client, url: str) -> str:

@@ -91,6 +91,7 @@ class Engine:
         self.name, self.settings, self.caching, self.count_steps = name, settings, caching, count_steps
         self.lock = threading.Lock()
         self.running = 0
+        self.present_s, self.changed_at = 0.0, time.monotonic()  # seconds that requests were here, all together
         self.answered = self.arrived = self.streams = 0
         self.long_prompts = 0  # that have arrived
         self.speedup = 1.0
@@ -98,11 +99,16 @@ class Engine:
         self.counts = dict.fromkeys(("prompt_tokens", "generation_tokens", "prefix_cache_queries"), 0)
         self.counts |= dict.fromkeys(("prefix_cache_hits", "num_preemptions", "request_success"), 0)
 
+    def change_running(self, by: int) -> None:
+        now = time.monotonic()
+        self.present_s += self.running * (now - self.changed_at)
+        self.running, self.changed_at = self.running + by, now
+
     def take_in(self, prompt: str | list[int]) -> int:
         """Number of prompt tokens (words, where it is text); whole blocks that were there before are cache hits."""
         tokens = prompt.split() if isinstance(prompt, str) else prompt
         with self.lock:
-            self.running += 1
+            self.change_running(1)
             self.long_prompts += len(tokens) >= fake_text.LONG
             self.counts["prompt_tokens"] += len(tokens)
             if self.caching:
@@ -121,7 +127,7 @@ class Engine:
 
     def done(self, tokens: int) -> None:
         with self.lock:
-            self.running -= 1
+            self.change_running(-1)
             self.answered += 1
             self.counts["generation_tokens"] += tokens * {"counts_double": 2, "counts_half": 0.5}.get(FAULT, 1)
             self.counts["num_preemptions"] += FAULT == "preempts"
@@ -150,6 +156,7 @@ class Engine:
         info = fake_settings.cache_config(self.settings, self.caching)
         lines = ["# TYPE vllm:cache_config_info gauge", f"vllm:cache_config_info{{{info}}} 1.0"]
         lines += [f"vllm:num_requests_running{{{labels}}} {float(self.running)}"]
+        lines += [f"vllm:e2e_request_latency_seconds_sum{{{labels}}} {self.present_s}"]
         for name, value in self.counts.items():
             reason = ',finished_reason="length"' if name == "request_success" else ""
             lines.append(f"# TYPE vllm:{name}_total counter")

@@ -38,7 +38,7 @@ vllm:e2e_request_latency_seconds_sum{model_name="m"} 7.5
 
 
 def test_counters_are_summed_over_their_labels():
-    assert parse(PAGE) == Counters(250, 1000, 3, 1000, 640, 20)
+    assert parse(PAGE) == Counters(250, 1000, 3, 1000, 640, 20, 7.5)
 
 
 def test_what_the_page_lacks_is_unknown_and_not_zero():
