@@ -6,6 +6,7 @@ Imports of Optuna, rich and the stages stand inside the functions, so that `--he
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -16,6 +17,8 @@ from advisor import cli_options as options
 from advisor.cli_output import columns, note, output_lost, say
 from advisor.errors import AdvisorError
 
+FAULT = 70  # EX_SOFTWARE of sysexits.h; python's own, 1, is an answer here: a profile that does not hold, findings of a command
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -25,13 +28,15 @@ def main() -> NoReturn:
         app()
     except AdvisorError as error:
         _end(error)
-    except OSError as error:
-        if not _of_typer(error):
-            raise
-        _end(output_lost(error))
     except KeyboardInterrupt:
         note("advisor: stopped")
         sys.exit(130)
+    except Exception as error:
+        if isinstance(error, OSError) and _of_typer(error):
+            _end(output_lost(error))
+        traceback.print_exc()
+        note("advisor: a fault of the advisor itself, and no answer")
+        sys.exit(FAULT)
 
 
 def _end(error: AdvisorError) -> NoReturn:
