@@ -49,21 +49,26 @@ def known_before(
     engine: EngineFacts, workload: Workload, limits: Limits, settings: Sequence[SettingChoices], metric: str
 ) -> tuple[tuple[Point, ...], tuple[str, ...]]:
     """(figures, sentences for the person about what this load makes promising). Nothing for other figures than throughput."""
-    if engine.platform != "cuda" or metric not in ("output_tok_s", "requests_s"):
+    if metric not in ("output_tok_s", "requests_s"):
         return (), ()
-    legal = {choice.name: set(map(str, choice.values)) for choice in settings}
-    fits = [
-        entry for entry in MEASURED if all(str(value) in legal.get(name, ()) for name, value in entry.settings.items())
-    ]
-    found = [entry.point() for entry in fits]
-    told: list[str] = []
-    for points, sentence in (*_larger_graphs(workload, limits, settings), *_sequences(workload, limits, settings)):
-        found += points
-        told += [sentence] if sentence else []
+    found, told = [], []
+    on_gpu = (_measured, _larger_graphs) if engine.platform == "cuda" else ()
+    for source in (*on_gpu, _sequences):
+        for points, sentence in source(workload, limits, settings):
+            found += points
+            told += [sentence] if sentence else []
     return tuple(found), tuple(told)
 
 
 Found = Iterator[tuple[list[Point], str]]
+
+
+def _measured(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
+    """The entries of MEASURED that the space can have."""
+    legal = {choice.name: set(map(str, choice.values)) for choice in settings}
+    for entry in MEASURED:
+        if all(str(value) in legal.get(name, ()) for name, value in entry.settings.items()):
+            yield [entry.point()], ""
 
 
 def _larger_graphs(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:

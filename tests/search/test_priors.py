@@ -74,8 +74,14 @@ def test_more_sequences_than_are_in_flight_change_nothing():
     assert Candidate({"max_num_seqs": 64}).key not in points
 
 
-def test_nothing_is_known_of_processors_latencies_and_values_that_are_not_searched():
-    assert known(engine=CPU) == ({}, ()) and known(metric="ttft_ms.p99") == ({}, ())
+def test_a_processor_has_the_scheduler_and_nothing_that_was_measured_on_a_gpu():
+    on_cpu, told = known(concurrency=640, engine=CPU)
+    assert set(on_cpu) == {Candidate({"max_num_seqs": value}).key for value in (64, 2048)} and told == ()
+    assert on_cpu == {key: point for key, point in known(concurrency=640)[0].items() if key in on_cpu}
+
+
+def test_nothing_is_known_of_latencies_and_values_that_are_not_searched():
+    assert known(metric="ttft_ms.p99") == known(engine=CPU, metric="ttft_ms.p99") == ({}, ())
     points, _ = known(settings=SETTINGS[:1])
     assert list(points) == [Candidate({"enforce_eager": True}).key]
 
