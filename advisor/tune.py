@@ -65,7 +65,8 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         verdict = _measure(request, facts, study, spaces, launch, progress)
         result = _result(request, facts, study, launch.space, verdict)
         write_profile(path, build_profile(result))
-        progress.note(time_line(time_account(study.trials[earlier:], time.monotonic() - begun)))
+        account = time_account(study.trials[earlier:], time.monotonic() - begun, facts.engine.import_s)
+        progress.note(time_line(account))
         return TuneAnswer(result, path, study.folder)
 
 

@@ -90,6 +90,7 @@ def engine_from_answer(python: str, answer: Mapping[str, Any], gpu: GpuFacts) ->
         backends=backends,
         backends_error=answer["backends_error"],
         flash_attention_refusals=answer.get("flash_attention_refusals") or {},
+        import_s=answer.get("import_s", 0.0),
     )
 
 

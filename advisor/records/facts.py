@@ -48,6 +48,7 @@ class EngineFacts:
     backends_error: str | None = None  # why vLLM could not be asked; then `backends` is empty
     # Why versions of FlashAttention cannot run here ("4" -> a reason); those that are not named may.
     flash_attention_refusals: Mapping[str, str] = field(default_factory=dict)
+    import_s: float = 0.0  # seconds that it took to be imported for this description
 
 
 @dataclass(frozen=True)

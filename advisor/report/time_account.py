@@ -20,13 +20,13 @@ NAMES = (*PARTS.values(), FAILED, WARM_UP, MEASURING, STOPPING, OWN)
 _SHOWN_S = 0.5  # less than that is a rounded 0
 
 
-def time_account(trials: Sequence[Trial], wall_s: float) -> dict[str, float]:
-    """Seconds by NAMES, which add up to `wall_s`. `trials`: those of the same session.
+def time_account(trials: Sequence[Trial], wall_s: float, inspection_s: float = 0.0) -> dict[str, float]:
+    """Seconds by NAMES, which add up to `wall_s`. `trials`: those of the same session; `inspection_s`: vLLM's imports before them.
 
-    Own overhead is what no server and no client can be blamed for, the inspection before the first launch included. What went into
-    a launch that never answered, its stop included, is one sum: its log has no end to count from.
+    Own overhead is what no server, no client and no import of vLLM can be blamed for. What went into a launch that never answered,
+    its stop included, is one sum: its log has no end to count from.
     """
-    spent = dict.fromkeys(NAMES, 0.0)
+    spent = {**dict.fromkeys(NAMES, 0.0), PARTS["imports_s"]: inspection_s}
     for trial in trials:
         for name, seconds in _parts(trial).items():
             spent[name] += seconds

@@ -3,7 +3,7 @@
 JSON lines, standard input to standard output, until the input ends:
     {"model": folder or hub id, "argv": [further words of `vllm serve`]}
  -> {"ok": true, "python", "python_version", "vllm_version", "torch_version", "cuda_version", "flashinfer_version",
-     "build", "platform", "flags": [...], "max_model_len": 4096, "backends": [{"name", "reasons"}],
+     "import_s": 21.4, "build", "platform", "flags": [...], "max_model_len": 4096, "backends": [{"name", "reasons"}],
      "backends_error": null, "refused_arguments": null, "flash_attention_refusals": {"4": "reason"}}
  or {"ok": false, "error_type": "no_vllm" | "broken_vllm", "error": "one line"}
 
@@ -25,6 +25,7 @@ import os
 import platform
 import re
 import sys
+import time
 
 # Members of vLLM's registry that are no backend of a language model's attention layers.
 NOT_SELECTABLE = {"TORCH_SDPA", "NO_ATTENTION", "CUSTOM"}
@@ -61,14 +62,16 @@ def open_channel():
 def respond(request: dict) -> dict:
     """One answer."""
     argv = [request["model"], *(str(token) for token in request.get("argv", []))]
+    begun = time.monotonic()
     try:
         if importlib.util.find_spec("vllm") is None:
             raise Refusal("no_vllm", f"{sys.executable} has no vLLM")
         answer = versions()
         command, parser, serve = serve_parser()
+        imported_s = round(time.monotonic() - begun, 3)
     except Refusal as refusal:
         return {"ok": False, "error_type": refusal.error_type, "error": str(refusal)}
-    return {"ok": True, **answer, "flags": long_flags(serve), **asked_backends(command, parser, argv)}
+    return {"ok": True, **answer, "import_s": imported_s, "flags": long_flags(serve), **asked_backends(command, parser, argv)}
 
 
 # ---------------------------------------------------------------- engine

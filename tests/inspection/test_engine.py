@@ -36,6 +36,7 @@ RECORDED = {
     ],
     "backends_error": None,
     "refused_arguments": None,
+    "import_s": 21.5,
     "flash_attention_refusals": {"4": "FA4 needs the Python package cutlass, which is not installed"},
 }
 CONFIG = {
@@ -76,6 +77,7 @@ def test_a_recorded_answer_becomes_facts(folder, answers):
     )
     assert found.backends[0] == BackendFacts("CPU_ATTN")
     assert [backend.valid for backend in found.backends] == [True, False]
+    assert found.import_s == 21.5
     assert found.flash_attention_refusals == {"4": "FA4 needs the Python package cutlass, which is not installed"}
     assert not model.has_weights
     assert answers[1] == [("describe", {"model": folder, "argv": ["--seed", "1"]})]
@@ -192,6 +194,7 @@ def test_nothing_is_started_for_a_wrong_folder_or_gpu(tmp_path):
 def test_the_installed_vllm_describes_itself(engine_python, tiny_model):
     facts = inspect_all(str(tiny_model), "auto", engine_python, ["--load-format", "dummy"])
     assert facts.engine.platform == facts.gpu.kind
+    assert facts.engine.import_s > 0.3
     assert facts.engine.backends_error is None
     assert "--max-num-seqs" in facts.engine.flags
     valid = {backend.name for backend in facts.engine.backends if backend.valid}

@@ -43,7 +43,8 @@ class ServerContract:
             assert answer["usage"]["completion_tokens"] == 3
             running.check_alive()
             running.check_alive(ask=True)
-            assert "vllm:generation_tokens_total" in httpx.get(f"{running.base_url}/metrics").text
+            page = httpx.get(f"{running.base_url}/metrics").text
+            assert "vllm:generation_tokens_total" in page and "vllm:e2e_request_latency_seconds_sum" in page
         assert next(iter(events)) == "started"
         assert list(events)[-2:] == ["ready", "stopping"]
         assert events["ready"] == pytest.approx(launched.start_s, abs=0.5)

@@ -33,6 +33,12 @@ def test_a_forked_launch_has_the_launchers_imports_only():
     assert account[OWN] == pytest.approx(1.0)
 
 
+def test_imports_of_the_inspection_are_imports():
+    account = time_account([trial()], 110.0, inspection_s=25.0)
+    assert account["imports"] == 25.0 + 45.0 and account[OWN] == pytest.approx(5.0)
+    assert sum(account.values()) == pytest.approx(110.0)
+
+
 def test_a_launch_that_never_answered_is_one_sum():
     failed = Trial(1, "search", Candidate(), Outcome.TIMED_OUT, "no sign of life", total_s=50.0, launcher_s=20.0)
     account = time_account([failed], 51.0)
