@@ -38,7 +38,7 @@ class GoalClient(FakeClient):
         tok_s = float(env.get("FAKE_TOK_S", 130 if trade else 100)) * noise.gauss(1, 0.002)
         ttft = float(env.get("FAKE_TTFT", 200 if trade else 100)) * noise.gauss(1, 0.002)
         in_flight = workload.concurrency or 0
-        fits = in_flight <= float(env.get("FAKE_CAPACITY", 1e9))
+        fits = in_flight <= float(env.get("FAKE_CAPACITY", env.get("FAKE_CAPACITY_DEFAULT", 1e9)))
         within = float(env.get("FAKE_WITHIN", env.get("FAKE_WITHIN_DEFAULT", 1.0))) if fits else 0.5
         return dataclasses.replace(
             sample(seed, tok_s), ttft_ms={"mean": ttft, "p50": ttft, "p90": ttft, "p99": ttft}, slo_within={LABEL: within},
@@ -132,6 +132,19 @@ def test_the_highest_load_within_the_slo_is_found_on_each_launch(request_for):
     assert any("the SLO is met at every load tried" in note for note in notes.notes)
     assert any("the SLO is met at 13 requests in flight, not at 14" in note for note in limited.notes)
     assert result.verdict.decision is Decision.KEEP_DEFAULTS
+
+
+def test_a_winner_by_its_load_soaks_at_the_load_that_it_found(request_for):
+    """And not at the one that each search begins with, which proves nothing of it."""
+    wider = space(FAKE_CAPACITY=40)
+    request = request_for(wider, env=["FAKE_CAPACITY_DEFAULT=13"], objective=None, slo=SLO, find_load="concurrency", soak="2s")
+    result, _, lines = tuned(request)
+    assert result.verdict.decision is Decision.IMPROVED, lines
+    (soak,) = [trial for trial in result.trials if trial.phase == "soak"]
+    found = soak.samples[0].load
+    assert 38 <= found <= 40 and len(soak.samples) > 2 and {item.load for item in soak.samples} == {found}
+    assert soak.ok and len({item.seed for item in soak.samples}) == len(soak.samples)
+    assert min(item.seed for item in soak.samples[1:]) >= 100_000 + 50 * 10  # no prompt of the search again
 
 
 def test_a_load_below_saturation_is_said_early_and_in_the_verdict(request_for):

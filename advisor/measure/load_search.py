@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.measure.length import prompts_for
@@ -115,6 +116,17 @@ def is_full(history: Sequence[LoadPoint]) -> bool:
         return False
     before, last = sorted(history, key=lambda point: point.load)[-2:]
     return last.met and before.met and last.requests_s < before.requests_s * _NO_MORE
+
+
+def kept_up(found: Sample, workload: Workload, kind: str) -> Workload:
+    """The workload at the load of a sample that a search stands for, with its number of requests: to be kept up for a while."""
+    count = found.requests + found.failed
+    return dataclasses.replace(with_load(workload, kind, found.load or _start(workload, kind)), num_prompts=count)
+
+
+def seeds_after(seed: int) -> Iterator[int]:
+    """Seeds that no load of a search for this one had."""
+    return itertools.count(seed + _SEEDS_APART * MOST_LOADS)
 
 
 def judged(load: float, samples: Sequence[Sample], slo: Sequence[SloLimit]) -> LoadPoint:

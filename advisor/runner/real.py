@@ -19,7 +19,7 @@ from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
 from advisor.launch.warm import WarmLauncher
 from advisor.measure import taints
-from advisor.measure.load_search import find_load
+from advisor.measure.load_search import find_load, kept_up, seeds_after
 from advisor.measure.metrics_page import keep_page
 from advisor.measure.plan import planned
 from advisor.measure.probe import probe
@@ -206,10 +206,18 @@ class RealRunner:
             self._plan = launch.plan
 
     def _soak(self, sampling: Sampling, launch: Launch, end: float) -> None:
-        """Sample after sample, each with new prompts, until the job's time is over or one of them is not valid."""
-        seeds, plan = itertools.count(launch.job.seeds[-1] + 1), launch.plan
+        """Sample after sample, each with new prompts, until the job's time is over or one of them is not valid.
+
+        Where the launch searched for its load, at the one that it found.
+        """
+        plan, workload, load = launch.plan, None, None
+        seeds = itertools.count(launch.job.seeds[-1] + 1)
+        if self._objective.find_load and plan and launch.samples:
+            seeds, load = seeds_after(launch.job.seeds[-1]), launch.samples[-1].load
+            workload = kept_up(launch.samples[-1], planned(self._workload, plan), self._objective.find_load)
         while plan and time.monotonic() < end and not any(sample.problems for sample in launch.samples):
-            launch.samples.append(sampling.measure(next(seeds), plan))
+            taken = sampling.measure(next(seeds), plan, workload=workload)
+            launch.samples.append(taken if load is None else dataclasses.replace(taken, load=load))
 
     def _find_load(self, sampling: Sampling, launch: Launch) -> None:
         """Several loads on this launch; its samples are those of the highest that meets the SLO."""

@@ -5,7 +5,17 @@ import random
 
 import pytest
 
-from advisor.measure.load_search import MOST_LOADS, RESOLUTION, find_load, judged, next_load, told, with_load
+from advisor.measure.load_search import (
+    MOST_LOADS,
+    RESOLUTION,
+    find_load,
+    judged,
+    kept_up,
+    next_load,
+    seeds_after,
+    told,
+    with_load,
+)
 from advisor.measure.workload import load_workload
 from advisor.records import Invalid, LoadPoint, Objective, SloLimit, Workload
 from tests.study_help import sample
@@ -160,6 +170,16 @@ def test_a_load_that_cannot_be_measured_is_a_limit_and_said():
     assert {item.load for item in found.samples} <= {97.0, 98.0, 99.0, 100.0} and not found.samples[0].problems
     assert "not measured: the client was starved" in found.note
     assert all(point.met == (point.load <= 100) for point in found.loads)
+
+
+def test_the_load_that_was_found_is_kept_up_with_prompts_of_its_own():
+    found = find_load(Server(13), CHAT, GOAL, (3,))
+    going_on = kept_up(found.samples[-1], CHAT, "concurrency")
+    assert (going_on.concurrency, going_on.rate) == (13, None)
+    assert going_on.num_prompts == found.samples[-1].requests + found.samples[-1].failed
+    rated = kept_up(dataclasses.replace(found.samples[-1], load=2.5), RATED, "rate")
+    assert (rated.concurrency, rated.rate) == (None, 2.5)
+    assert next(seeds_after(3)) > max(one.seed for one in found.samples) and next(seeds_after(3)) >= 3 + 50 * MOST_LOADS
 
 
 def test_a_growing_queue_is_not_a_load_that_the_server_bears():
