@@ -172,7 +172,9 @@ def _median(launches: Sequence[Trial], of: Callable[[Active], float | None]) -> 
 def _slo_percent(launches: Sequence[Trial]) -> Figure | None:
     """Percent of the requests that were within every limit, as goodput counts them."""
     found = figure([launch_mean(trial, "slo_share") * 100 for trial in launches])
-    return None if found is None or found.high is None else found.model_copy(update={"high": min(found.high, 100.0)})
+    if found is None or found.high is None:
+        return found
+    return found.model_copy(update={"high": min(found.high, 100.0)})
 
 
 def _prefix_hits(launches: Sequence[Trial]) -> float | None:

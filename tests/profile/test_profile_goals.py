@@ -40,6 +40,14 @@ def test_the_goal_is_written_and_read_back(study, tmp_path):
     assert any(entry.score for entry in again.study.candidates)
 
 
+def test_a_single_launch_has_its_share_within_the_slo(study):
+    """Nothing was confirmed: the baseline's figures stand alone, without an interval."""
+    result = with_goal(study, Objective("output_tok_s", (), SLO))
+    profile = build_profile(replace(result, trials=tuple(trial for trial in result.trials if trial.phase == "baseline")))
+    share = profile.measured.default.slo_percent
+    assert (profile.measured.default.launches, share.high) == (1, None) and round(share.mean, 1) == 93.8
+
+
 def test_the_command_to_measure_again_has_the_goal(study):
     def again(goal):
         return profile_text(build_profile(with_goal(study, goal))).replace("\n#", "").replace("\\", "")
