@@ -80,11 +80,27 @@ def _tokens(name: str, value: Any) -> list[str]:
 
 
 def split_serve_args(text: str) -> list[str]:
-    """Tokens of `--serve-args "..."` as a shell would split them. Raises InputError for an unclosed quote."""
+    """Tokens of `--serve-args "..."` as a shell would split them. Raises InputError for an open quote, and for JSON without any.
+
+    One pair of quotes keeps the whole together, and the shell's way of splitting then takes the JSON's own away.
+    """
     try:
-        return shlex.split(text)
+        tokens = shlex.split(text)
     except ValueError as error:
         raise InputError(f"--serve-args {text!r} cannot be split into words: {error}") from None
+    bare = next((token for token in tokens if _lost_its_quotes(token, text)), None)
+    if bare is not None:
+        raise InputError(
+            f"--serve-args: {bare!r} is JSON that lost its quotes",
+            "JSON in it needs quotes of its own: --serve-args \"--option '{\\\"key\\\": 1}'\"",
+        )
+    return tokens
+
+
+def _lost_its_quotes(token: str, text: str) -> bool:
+    """Whether the token was JSON with quotes in the text, and has none of them."""
+    value = token.partition("=")[2] if token.startswith("-") else token
+    return value.startswith("{") and '"' not in value and re.search(r'\{\s*"', text) is not None and value != "{}"
 
 
 def parse_options(tokens: Iterable[str]) -> ServeOptions:

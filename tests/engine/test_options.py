@@ -46,6 +46,8 @@ def test_spellings_become_one_dictionary(text, expected):
         ("--cudagraph-capture-sizes 1,2,4", "whole numbers separated by spaces"),
         ("-cc.cudagraph_capture_sizes=[1] --cudagraph-capture-sizes 1", "both set cudagraph_capture_sizes"),
         ("--x 'open", "cannot be split into words"),
+        ('--speculative-config {"method":"ngram","n":4}', "'{method:ngram,n:4}' is JSON that lost its quotes"),
+        ('--speculative-config={"method": "ngram"}', "'--speculative-config={method:' is JSON that lost its quotes"),
     ],
 )
 def test_mistakes_name_the_token(text, part):
