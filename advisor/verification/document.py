@@ -15,9 +15,11 @@ from advisor.journal import write_atomically
 from advisor.records import Facts, Interval, Trial
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.values import rounded
+from advisor.verification.checks import FigureCheck
 from advisor.verification.differences import Difference
-from advisor.verification.judgement import FigureCheck, Judgement
+from advisor.verification.judgement import Judgement
 from advisor.verification.origin import Wish
+from advisor.verification.slo import SloCheck
 
 SCHEMA = "advisor.verification/1"
 
@@ -54,6 +56,7 @@ def document(
         "differences": [item.told for item in found],
         "tolerance_percent": rounded(wish.tolerance * 100),
         "figures": [_figure(item) for item in judgement.figures],
+        "slo": _slo(judgement.slo, clean) if judgement.slo else None,
         "verdict": {
             "profile": check.before.value,
             "ratio_profile": _interval(check.ratio_before),
@@ -102,8 +105,20 @@ def _figure(check: FigureCheck) -> dict[str, Any]:
         "profile": rounded(check.before.mean),
         "here": [rounded(value) for value in check.now],
         "ratio": _interval(check.ratio),
+        "tolerance_percent": rounded(check.tolerance * 100),
         "held": check.held.value,
         "launches_needed": check.needed,
+    }
+
+
+def _slo(check: SloCheck, clean: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        "side": check.side,
+        "percent_profile": None if check.percent is None else rounded(check.percent),
+        "met_in_profile": check.before,
+        "launches": check.launches,
+        "missed": [clean(text) for text in check.broken],
+        "held": check.held.value if check.held else None,
     }
 
 

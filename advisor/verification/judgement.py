@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from advisor.measure.taints import tainted
 from advisor.records import Candidate, Decision, Interval, Objective, Outcome, Trial, Verdict
-from advisor.serving_profile.schema import Profile, Side
+from advisor.search.scores import slo_breaches
+from advisor.serving_profile.schema import Profile
+from advisor.serving_profile.values import Ratio
 from advisor.units import changes
 from advisor.verdict.decide import MIN_GAIN
-from advisor.verdict.disturbed import MOST
-from advisor.verdict.fresh import BASELINE, failure, figures, fresh
-from advisor.verification.figure import Held, Was, judged, launches_needed, ratio, was
-
-_FIELDS = {"goodput": "goodput_requests_s", "max_concurrency": "load", "max_rate": "load"}
-_OTHERWISE = "output_tok_s"  # every profile has it
-
-
-@dataclass(frozen=True)
-class FigureCheck:
-    """One side's figure. `now`: each present launch's, in the order of the rounds; `ratio`: present mean over the profile's."""
-
-    side: str  # default, tuned or challenger
-    metric: str
-    before: Was
-    now: tuple[float, ...]
-    ratio: Interval | None
-    held: Held
-    needed: int | None = None  # launches that would settle an open one
+from advisor.verdict.fresh import BASELINE, failure, fresh
+from advisor.verification.checks import FigureCheck, compared_metrics, figure_check, mostly_disturbed, one_metric
+from advisor.verification.figure import Held
+from advisor.verification.slo import SloCheck, slo_check
 
 
 @dataclass(frozen=True)
@@ -49,6 +35,7 @@ class Judgement:
     figures: tuple[FigureCheck, ...]
     verdict: VerdictCheck
     notes: tuple[str, ...] = ()
+    slo: SloCheck | None = None  # of what the profile serves with
 
 
 def judge(
@@ -61,12 +48,15 @@ def judge(
 ) -> Judgement:
     """`arm`: who was launched beside the default; `verdict`: what the fresh launches say of it."""
     sides = {"default": BASELINE} | ({profile.other_side()[0]: arm} if arm else {})
-    checks = tuple(_figure(profile, trials, objective, name, item, tolerance) for name, item in sides.items())
-    found = _verdict(profile, trials, arm, verdict)
+    metrics = [one_metric(objective, metric) for metric in compared_metrics(profile, objective)]
+    checks = tuple(figure_check(profile, trials, one, side, tolerance) for side in sides.items() for one in metrics)
+    slo = _slo(profile, trials, objective, sides)
+    found = _verdict(profile, trials, objective, arm, verdict)
     # A challenger is no recommendation: its figure is told, and the verdict alone judges it.
-    claims = [check.held for check in checks if check.side != "challenger"] + [found.held or Held.HOLDS]
+    claims = [check.held for check in checks if check.side != "challenger"]
+    claims += [held for held in (found.held, slo.held if slo else None) if held]
     notes = tuple(note for name, item in sides.items() for note in _remarks(trials, name, item, objective))
-    return Judgement(worst(claims), checks, found, notes)
+    return Judgement(worst(claims), checks, found, notes, slo)
 
 
 def worst(claims: Sequence[Held]) -> Held:
@@ -74,57 +64,25 @@ def worst(claims: Sequence[Held]) -> Held:
     return next((held for held in (Held.FAILS, Held.UNCLEAR) if held in claims), Held.HOLDS)
 
 
-def compared_metric(profile: Profile, metric: str) -> str:
-    """The objective's, or output tokens a second where the profile has no figure of it (`ttft_ms.p90`)."""
-    sides = [profile.measured.default, profile.other_side()[1]]
-    told = all(getattr(side, _field(metric), None) is not None for side in sides if side is not None)
-    return metric if told else _OTHERWISE
-
-
-def _field(metric: str) -> str:
-    name, _, percentile = metric.partition(".")
-    return f"{name.removesuffix('_ms')}_{percentile}_ms" if percentile else _FIELDS.get(name, name)
-
-
-def _figure(
-    profile: Profile, trials: Sequence[Trial], objective: Objective, name: str, item: Candidate, tolerance: float
-) -> FigureCheck:
-    metric = compared_metric(profile, objective.metric)
-    side: Side | None = getattr(profile.measured, name)
-    told = getattr(side, _field(metric)) if side else None
-    now = _now(trials, item, dataclasses.replace(objective, metric=metric, secondary=()))
-    if side is None or told is None:
-        return FigureCheck(name, metric, Was(0.0, 0), now, None, Held.UNCLEAR)
-    before = was(told, side.launches)
-    found = ratio(before, now)
-    held = judged(found, tolerance)
-    if held is Held.FAILS and _mostly_disturbed(trials, item):
-        held = Held.UNCLEAR  # what other programs did is nothing against the profile
-    needed = launches_needed(before, now, tolerance) if judged(found, tolerance) is Held.UNCLEAR else None
-    return FigureCheck(name, metric, before, now, found, held, needed)
-
-
-def _now(trials: Sequence[Trial], item: Candidate, objective: Objective) -> tuple[float, ...]:
-    try:
-        found = figures(trials, item, objective)
-    except ValueError:  # a sample without the figure
-        return ()
-    return tuple(found[number] for number in sorted(found))
-
-
-def _mostly_disturbed(trials: Sequence[Trial], item: Candidate) -> bool:
-    good = [trial for trial in fresh(trials, item).values() if trial.ok]
-    return sum(bool(tainted(trial)) for trial in good) > MOST * len(good)
+def _slo(
+    profile: Profile, trials: Sequence[Trial], objective: Objective, sides: Mapping[str, Candidate]
+) -> SloCheck | None:
+    name = "tuned" if "tuned" in sides else "default"
+    found = slo_check(name, getattr(profile.measured, name), trials, sides[name], objective)
+    if found and found.held is Held.FAILS and mostly_disturbed(trials, sides[name]):
+        return replace(found, held=Held.UNCLEAR)
+    return found
 
 
 def _verdict(
-    profile: Profile, trials: Sequence[Trial], arm: Candidate | None, verdict: Verdict | None
+    profile: Profile, trials: Sequence[Trial], objective: Objective, arm: Candidate | None, verdict: Verdict | None
 ) -> VerdictCheck:
     before, told = profile.decision.outcome, profile.decision.ratio
     ratio_before = Interval(told.value, told.low, told.high) if told else None
     if arm is None or verdict is None:
         return VerdictCheck(before, ratio_before, None, None, _untried(profile))
-    held, why = _still_true(before, verdict, _is_refuted(trials, arm, verdict))
+    lost = _gain_is_gone(profile, trials, objective, verdict)
+    held, why = _still_true(before, verdict, _is_refuted(trials, arm, verdict, lost))
     if held is Held.HOLDS and before is Decision.IMPROVED and (unjudged := _unjudged(trials, arm)):
         held, why = Held.UNCLEAR, unjudged
     return VerdictCheck(before, ratio_before, verdict, held, why)
@@ -152,16 +110,36 @@ def _still_true(before: Decision, verdict: Verdict, refuted: bool) -> tuple[Held
     return Held.UNCLEAR, "these launches do not settle it"
 
 
-def _is_refuted(trials: Sequence[Trial], arm: Candidate, verdict: Verdict) -> bool:
-    """Whether nothing is left of a gain: it cannot be as large as an override has to gain, or its server failed.
+def _is_refuted(trials: Sequence[Trial], arm: Candidate, verdict: Verdict, gain_is_gone: bool) -> bool:
+    """Whether nothing is left of what was claimed: the gain, or its server failed.
 
     A measurement that is not valid, because the client set the pace here, say, is no fault of the recommendation.
     """
     ended = {trial.outcome for trial in fresh(trials, arm).values() if not trial.ok}
     if ended:
         return ended != {Outcome.INVALID_MEASUREMENT}
-    lost = any(item.failed for item in verdict.finalists)  # the SLO, its proof
-    return lost or (verdict.ratio is not None and verdict.ratio.high < 1 + MIN_GAIN)
+    return gain_is_gone or any(item.failed for item in verdict.finalists)  # the SLO, its proof
+
+
+def _gain_is_gone(profile: Profile, trials: Sequence[Trial], objective: Objective, verdict: Verdict) -> bool:
+    """Whether no gain as large as an override has to have is left in any objective, or one of them is surely lost.
+
+    Where the profile claims no gain, but that the default breaks the SLO: whether the default met it on each launch.
+    """
+    if _is_by_slo(profile, objective):
+        launches = [trial for trial in fresh(trials, BASELINE).values() if trial.ok]
+        return bool(launches) and not any(slo_breaches(trial, objective) for trial in launches)
+    known = [ratio for ratio in (verdict.ratio, *(item.ratio for item in verdict.others)) if ratio is not None]
+    if objective.secondary and any(ratio.high < 1 and ratio.value <= 1 - MIN_GAIN for ratio in known):
+        return True  # a trade is no improvement
+    return len(known) == len(objective.metrics) and all(ratio.high < 1 + MIN_GAIN for ratio in known)
+
+
+def _is_by_slo(profile: Profile, objective: Objective) -> bool:
+    """Whether it is `improved` though no objective gained: because it meets the SLO and the default does not."""
+    decision = profile.decision
+    gains = [decision.ratio, *(item.ratio for item in decision.others or [])]
+    return objective.constrained and not any(ratio is not None and ratio.low > 1 for ratio in gains)
 
 
 def _unjudged(trials: Sequence[Trial], arm: Candidate) -> str:
@@ -174,9 +152,10 @@ def _unjudged(trials: Sequence[Trial], arm: Candidate) -> str:
 
 
 def _remarks(trials: Sequence[Trial], name: str, item: Candidate, objective: Objective) -> list[str]:
-    """Fresh launches without a figure, or disturbed; the default's own output where it is wrong."""
-    why = failure(trials, item, objective)
-    found = [f"{name}: a fresh launch failed: {why}"] if why else []
+    """Fresh launches without a figure, or disturbed; the default's own output where it is wrong. The SLO has a line of its own."""
+    why = failure(trials, item, replace(objective, slo=()))
+    told = why if why is None or why.startswith("a fresh launch") else f"a fresh launch failed: {why}"
+    found = [f"{name}: {told}"] if told else []
     launches = [trial for trial in fresh(trials, item).values() if trial.ok]
     bad = [taints for trial in launches if (taints := tainted(trial))]
     found += [f"{name}: {len(bad)} of {len(launches)} launches were disturbed: {bad[0][0]}"] if bad else []
@@ -186,7 +165,7 @@ def _remarks(trials: Sequence[Trial], name: str, item: Candidate, objective: Obj
     return found
 
 
-def gain_told(interval: Interval | None, maximise: bool = True) -> str:
+def gain_told(interval: Interval | Ratio | None, maximise: bool = True) -> str:
     """`+3.1% (95% interval +1.0% to +5.2%)`; the ratio of a time, of which more than 1 is better, as the change of the time."""
     if interval is None:
         return "no figure"

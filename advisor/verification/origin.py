@@ -80,7 +80,7 @@ def request_of(profile: Profile, wish: Wish, environment: Mapping[str, str], stu
         runs=wish.runs,
         samples=max(1, side.samples // side.launches // loads_of(profile)),
         measure_all=True,
-        client_processes=wish.client_processes,
+        client_processes=wish.client_processes or (profile.workload.client_processes if loads_of(profile) > 1 else None),
         launcher=COLD,
     )
 
@@ -123,7 +123,8 @@ def workload_of(profile: Profile) -> Workload:
 def plan_of(profile: Profile, client_processes: int | None = None) -> SamplingPlan | None:
     """The study's plan. Profiles of an advisor that had one client process do not say how many they had.
 
-    None with several loads, whose numbers of requests the profile does not hold: the first launch decides it anew.
+    None with several loads, whose numbers of requests the profile does not hold: the first launch decides it anew, with the
+    profile's client processes.
     """
     if loads_of(profile) > 1:
         return None

@@ -131,7 +131,11 @@ def _study(request: TuneRequest, profile: Profile, facts: Facts, arm: Candidate 
         "client_processes": request.client_processes,
     }
     name = request.study or ""
-    return Study(request.runs / name, name, identity)
+    try:
+        return Study(request.runs / name, name, identity)
+    except InputError as error:  # its hints name an option of `advisor tune`
+        hint = (error.hint or "").replace("name with --study", "folder with --runs").replace("--study", "--runs")
+        raise InputError(error.problem, hint) from None
 
 
 def _space(request: TuneRequest, facts: Facts, arm: Candidate | None, resolution: Resolution) -> SearchSpace:

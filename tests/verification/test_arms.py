@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engine.render import serve_command
 from advisor.errors import InputError
 from advisor.records import Candidate
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.store import read_profile
 from advisor.verification.arms import challenger, recommended
-from tests.verification.profiles import LLAMA, alone, improved, kept
+from tests.verification.profiles import LLAMA, SERVE_ARGS, SERVE_ENV, alone, improved, kept
 
 SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
@@ -36,6 +37,18 @@ def test_a_winner_is_read_by_its_settings():
 )
 def test_every_kind_of_setting_makes_its_own_command_again(settings):
     assert recommended(improved(settings)) == Candidate(settings)
+
+
+@pytest.mark.parametrize("settings", [{"cudagraph_mode": "PIECEWISE"}, {"--block-size": 32}, {"VLLM_USE_V2_MODEL_RUNNER": 1}])
+def test_a_default_with_speculation_is_no_part_of_what_is_recommended(settings):
+    """JSON in the person's own arguments stays theirs, also where the winner is read from the command."""
+    own = ("--speculative-config", '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":4}', *SERVE_ARGS)
+    sides = [Candidate(), Candidate(settings)]
+    default, tuned = (serve_command("/e/bin/python", "/models/Small", own, SERVE_ENV, side, "0.26.0") for side in sides)
+    profile = improved(settings, serve_args=own, baseline_command=default, tuned_command=tuned)
+    assert recommended(profile) == Candidate(settings)
+    edited = profile.model_copy(update={"decision": profile.decision.model_copy(update={"challenger": "other words"})})
+    assert "--speculative-config" not in recommended(edited).settings and len(recommended(edited).settings) == 1
 
 
 def test_settings_that_the_label_does_not_tell_come_from_the_command():

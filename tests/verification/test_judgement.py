@@ -9,9 +9,10 @@ import pytest
 from advisor.records import Candidate, Decision, GateResult, Objective, Outcome
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.store import read_profile
+from advisor.verification.checks import compared_metric
 from advisor.verification.differences import differences
 from advisor.verification.figure import Held
-from advisor.verification.judgement import compared_metric, judge
+from advisor.verification.judgement import judge
 from advisor.verification.origin import Wish, request_of
 from advisor.verification.run import verdict_of
 from advisor.verification.words import lines

@@ -65,6 +65,9 @@ def test_several_loads_are_measured_again_and_planned_anew():
     found = request(profile)
     assert found.workload.loads == (2.0, 8.0) and found.workload.num_prompts == 96
     assert found.samples == 1 and plan_of(profile) is None
+    # Its client processes are known: one that is not enough would hold the load down.
+    more = profile.model_copy(update={"workload": profile.workload.model_copy(update={"client_processes": 3})})
+    assert request(more).client_processes == 3 and request(more, client_processes=2).client_processes == 2
 
 
 def test_objective_and_slo_come_back():

@@ -158,6 +158,16 @@ def test_other_facts_are_told_first(profiles, wish, monkeypatch):
     assert answer.document["differences"] == ["torch 2.11.0 -> 2.12.0"]
 
 
+def test_another_machine_on_the_same_day_is_told_how_to_go_on(profiles, wish, monkeypatch):
+    """The hint is one that this command has: `--study` is `advisor tune`'s."""
+    verifying.verify(wish(profiles["kept"]), Silent())
+    other = dataclasses.replace(FACTS, engine=dataclasses.replace(FACTS.engine, torch_version="2.12.0"))
+    monkeypatch.setattr(setup, "inspect_all", lambda *_, **__: other)
+    with pytest.raises(InputError, match="was measured with torch") as caught:
+        verifying.verify(wish(profiles["kept"]), Silent())
+    assert "--runs" in caught.value.hint and "--study" not in caught.value.hint
+
+
 def test_the_proof_is_repeated_when_asked(profiles, wish):
     answer = verifying.verify(wish(profiles["improved"], proof=True), Silent())
     assert [trial.phase for trial in trials_of(answer)] == ["confirm"] * 6 + ["soak", "restart"]
