@@ -23,6 +23,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InputError
 from advisor.journal import now, write_atomically
+from advisor.measure.load_search import MOST_LOADS
 from advisor.records import Decision
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.store import read_profile
@@ -97,7 +98,7 @@ def verify_old(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[En
 def _verify(given: argparse.Namespace, path: Path, profile: Profile, clock: Clock) -> Ended:
     words = ["verify", str(path), "--runs", str(given.runs), "--engine-python", given.engine_python]
     words += ["--launches", str(given.launches)] if given.launches else []
-    words += ["--challenger"] if given.challenger and profile.decision.outcome is not Decision.IMPROVED else []
+    words += ["--challenger"] if _has_challenger(given, profile) else []
     if profile.model.local_folder:
         if profile.model.id not in MODELS:
             raise InputError(f"{path.name}: {profile.model.id} is no folder that can be made here", "verify it by hand")
@@ -107,7 +108,15 @@ def _verify(given: argparse.Namespace, path: Path, profile: Profile, clock: Cloc
         ended = run_logged(f"verify-{path.stem}", [*words, "--output", str(record)], given.logs, clock, _VERIFIED)
         if record.exists():
             add_record(given.verified, json.loads(record.read_text(encoding="utf-8")))
+        elif ended.state == DONE:  # python's own exit code after a traceback is 1, too
+            return dataclasses.replace(ended, state=FAILED, told=f"it ended without an answer: {ended.told}")
     return ended
+
+
+def _has_challenger(given: argparse.Namespace, profile: Profile) -> bool:
+    """Whether the candidate that was not chosen is to be launched, and there is one."""
+    decision = profile.decision
+    return given.challenger and decision.outcome is not Decision.IMPROVED and decision.challenger is not None
 
 
 def add_record(path: Path, record: dict[str, Any]) -> None:
@@ -128,14 +137,23 @@ def add_record(path: Path, record: dict[str, Any]) -> None:
 
 def verify_s(profile: Profile, given: argparse.Namespace) -> float:
     """Imports, then each side's launches: start, warm-up and samples at the profile's pace, fixed prompts; one compiles anew."""
-    sides = 2 if profile.decision.outcome is Decision.IMPROVED or (given.challenger and profile.decision.challenger) else 1
+    sides = 2 if profile.decision.outcome is Decision.IMPROVED or _has_challenger(given, profile) else 1
     side, load = profile.measured.default, profile.workload
     if side is None:
         return _IMPORTS_S
-    sample_s = load.num_prompts * load.output_tokens / side.output_tok_s.mean
+    sample_s = _requests(profile) * load.output_tokens / side.output_tok_s.mean
     start_s = side.start_s.mean if side.start_s else 0.0
     each = start_s + sample_s * (1 + side.samples / max(1, side.launches)) + _QUESTIONS_S
     return _IMPORTS_S + sides * ((given.launches or 3) * each + _COMPILE_S)
+
+
+def _requests(profile: Profile) -> float:
+    """Of one seed on one launch. A load that is searched for takes up to MOST_LOADS samples, whose sizes go with the load."""
+    load, side = profile.workload, profile.measured.default
+    if profile.objective.find_load is None or side is None or side.load is None:
+        return load.num_prompts * len(load.loads or [0])
+    begun = load.concurrency or load.rate_requests_s or 1.0
+    return load.num_prompts * MOST_LOADS * max(1.0, side.load.mean / begun)
 
 
 def _is_due(profile: Profile, name: str, had: Iterable[dict[str, Any]], given: argparse.Namespace) -> bool:

@@ -17,9 +17,13 @@ _RULE = "|---|---|---|---|---|---|---|"
 
 def table(folder: Path, verified: list[dict[str, Any]]) -> list[str]:
     """Lines of Markdown, one a profile below `folder`. `verified`: records of `advisor verify`, oldest first."""
-    latest = {record["profile"]: record for record in verified}
-    rows = [_row(path, folder, latest.get(path.name)) for path in sorted(folder.glob("*/*.yaml"))]
-    return [HEAD, _RULE, *rows]
+    return [HEAD, _RULE, *(_row(path, folder, verified) for path in sorted(folder.glob("*/*.yaml")))]
+
+
+def latest(verified: list[dict[str, Any]], path: Path, profile: Profile) -> dict[str, Any] | None:
+    """The last record of this very profile: one that was tuned anew since, or of that name for another GPU, was not verified."""
+    ours = [item for item in verified if item["profile"] == path.name and item.get("measured_at") == profile.study.created_at]
+    return ours[-1] if ours else None
 
 
 def with_table(text: str, lines: list[str]) -> str:
@@ -44,8 +48,9 @@ def read_verified(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} holds no verifications: {error}") from None
 
 
-def _row(path: Path, folder: Path, record: dict[str, Any] | None) -> str:
+def _row(path: Path, folder: Path, verified: list[dict[str, Any]]) -> str:
     profile = read_profile(path)
+    record = latest(verified, path, profile)
     cells = [
         f"[{path.relative_to(folder)}]({path.relative_to(folder)})",
         f"{profile.gpu.name}, vLLM {profile.software.vllm}",
@@ -62,6 +67,10 @@ def _load(profile: Profile) -> str:
     load = profile.workload
     prefix = f"{load.shared_prefix_tokens} shared + " if load.shared_prefix_tokens else ""
     rate = f"{load.rate_requests_s:g} requests/s" if load.rate_requests_s is not None else f"{load.concurrency} in flight"
+    if profile.objective.find_load:
+        found = profile.measured.default.load if profile.measured.default else None
+        unit = "in flight" if profile.objective.find_load == "concurrency" else "requests/s"
+        rate = f"{found.mean:g} {unit}, found within {', '.join(profile.objective.slo or [])}" if found else "searched for"
     speculative = ", n-gram speculation" if '"ngram"' in str(profile.study.serve_args) else ""
     return f"{prefix}{load.input_tokens} in, {load.output_tokens} out, {rate}{speculative}"
 
@@ -82,4 +91,5 @@ def _verified(record: dict[str, Any]) -> str:
     if not figure.get("ratio"):
         return f"{day}: {told}"
     ratio = figure["ratio"]
-    return f"{day}: {told}, default {percent(ratio['value'])} ({percent(ratio['low'])} to {percent(ratio['high'])})"
+    what = "" if figure.get("metric", "output_tok_s") == "output_tok_s" else f" {figure['metric']}"
+    return f"{day}: {told}, default{what} {percent(ratio['value'])} ({percent(ratio['low'])} to {percent(ratio['high'])})"

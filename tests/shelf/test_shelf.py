@@ -24,19 +24,21 @@ from advisor.records import Candidate, Objective, Outcome, StartUp, Trial
 from advisor.request import request_from_words
 from advisor.search.budget import Budget
 from advisor.serving_profile.store import read_profile
+from advisor.serving_profile.values import Figure
 from advisor.units import parse_duration_s
-from benchmarks import shelf, shelf_runs
+from benchmarks import shelf, shelf_runs, shelf_table
 from benchmarks.model_folders import ARCHITECTURES, COMMON
 from benchmarks.shelf_entries import chosen, read_shelf, tune_words
 from benchmarks.shelf_table import read_verified, with_table
 from tests.study_help import sample
+from tests.verification.profiles import alone, improved, kept
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = ROOT / "profiles" / "h200" / "Llama-3.1-8B-chat.yaml"
 
 # What `advisor tune` and `advisor verify` leave, in moments; the entry's name decides how it ends.
 STAND_IN = """
-import json, os, shutil, signal, sys, time
+import json, os, re, shutil, signal, sys, time
 from pathlib import Path
 words = sys.argv[1:]
 def value(option): return words[words.index(option) + 1]
@@ -44,7 +46,11 @@ output = Path(value("--output"))
 name = output.stem
 if words[0] == "verify":
     name = Path(words[1]).stem
-    record = {"profile": f"{name}.yaml", "verified_at": os.environ["TODAY"], "result": "holds", "verdict": {"here": None},
+    if "crash" in name:
+        raise RuntimeError("boom")
+    measured_at = re.search("created_at: '?([^'\\n]+)", Path(words[1]).read_text())[1]
+    record = {"profile": f"{name}.yaml", "measured_at": measured_at, "verified_at": os.environ["TODAY"],
+              "result": "holds", "verdict": {"here": None},
               "figures": [{"ratio": {"value": 1.01, "low": 1.0, "high": 1.02}}]}
     output.write_text(json.dumps(record))
     print("holds (3 launches in 3m00s)")
@@ -386,6 +392,40 @@ def test_what_a_verification_is_expected_to_take():
     assert more - 60 == pytest.approx(2 * (shelf.verify_s(profile, given) - 60))
 
 
+def test_a_verification_that_ends_in_a_traceback_is_no_answer(place, capsys):
+    """Python exits with 1 then, which is the exit code of `does not hold`."""
+    aged(place, "crash", 30)
+    assert main("--verify") == 1
+    assert "crash: failed in" in (said := capsys.readouterr().out) and "without an answer: RuntimeError: boom" in said
+    assert read_verified(place / "verified.json") == []
+
+
+def test_a_challenger_is_launched_where_there_is_one(place):
+    """`advisor verify --challenger` refuses a profile that compared nothing."""
+    given = shelf._arguments(["--verify", "--challenger"])
+    assert shelf._has_challenger(given, kept({"enforce_eager": True}))
+    assert not shelf._has_challenger(given, alone()) and not shelf._has_challenger(given, improved({"enforce_eager": True}))
+    aged(place, "old", 30)
+    assert main("--verify", "--challenger") == 0
+    assert " --challenger" in (place / "runs/shelf-logs/verify-old-1.log").read_text().splitlines()[0]
+
+
+def searched(profile, found: float):
+    """The profile as one of `--find-load concurrency`."""
+    goal = profile.objective.model_copy(update={"find_load": "concurrency", "slo": ["ttft_p99<500ms"], "metric": "max_concurrency"})
+    side = profile.measured.default.model_copy(update={"load": Figure(mean=found)})
+    measured = profile.measured.model_copy(update={"default": side})
+    return profile.model_copy(update={"objective": goal, "measured": measured})
+
+
+def test_a_load_that_is_searched_for_takes_many_samples():
+    profile, given = read_profile(LLAMA), shelf._arguments(["--verify"])
+    sample_s = profile.workload.num_prompts * profile.workload.output_tokens / profile.measured.default.output_tok_s.mean
+    once = shelf.verify_s(profile, given)
+    assert shelf.verify_s(searched(profile, 64.0), given) - once == pytest.approx(3 * 2 * 9 * sample_s)
+    assert shelf.verify_s(searched(profile, 128.0), given) - once == pytest.approx(3 * 2 * 19 * sample_s)
+
+
 def test_an_unknown_profile_is_told(place, capsys):
     aged(place, "old", 30)
     assert main("--verify", "nobody") == 2
@@ -412,6 +452,20 @@ def test_the_table_is_written_and_checked(place, capsys):
     main("--verify", "old")
     assert main("--table", "--check") == 1 and main("--table") == 0
     assert "| 2026-12-01: holds, default +1.0% (+0.0% to +2.0%) |" in readme.read_text()
+
+
+def test_a_profile_that_was_tuned_anew_is_not_verified_yet(place):
+    aged(place, "old", 30)
+    (place / "profiles" / "README.md").write_text("| profile | x |\n|---|---|\n")
+    main("--verify", "old")
+    assert main("--table") == 0 and "2026-12-01: holds" in (place / "profiles" / "README.md").read_text()
+    aged(place, "old", 20)
+    assert main("--table") == 0 and "2026-12-01: holds" not in (place / "profiles" / "README.md").read_text()
+
+
+def test_a_load_that_was_found_is_told_as_that():
+    row = shelf_table._load(searched(read_profile(LLAMA), 96.0))
+    assert row == "1024 in, 128 out, 96 in flight, found within ttft_p99<500ms"
 
 
 def test_a_file_without_a_table_is_left_alone():
