@@ -11,6 +11,7 @@ from typing import Protocol
 
 from advisor.engine.agreement import Agreement
 from advisor.engine.api_servers import unequal_shares
+from advisor.engine.drafts import told_drafts
 from advisor.engine.logs import parse_active
 from advisor.engine.metrics_page import with_page
 from advisor.engine.startup import parse_startup
@@ -104,6 +105,8 @@ class Launch:
         self.notes[:0] = agreement.notes
         if shares := unequal_shares(self.log_text()):
             self.notes.append(shares)
+        if drafts := told_drafts(kept_page(self.folder), self.command.argv):
+            self.notes.append(drafts)
         if self.outcome is not Outcome.OK:
             return
         if self.active.vllm_version is None:
