@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from advisor.launch.readiness import LaunchLimits
 from advisor.launch.server import Server
 from advisor.launch.warm import WarmLauncher
 from advisor.measure import taints
-from advisor.measure.load_search import find_load, kept_up, seeds_after
+from advisor.measure.load_search import find_load
 from advisor.measure.metrics_page import keep_page
 from advisor.measure.plan import planned
 from advisor.measure.probe import probe
@@ -201,23 +200,9 @@ class RealRunner:
             stages.measure_and_plan(sampling, launch)
         else:
             stages.measure(sampling, launch)
-        self._soak(sampling, launch, begun + launch.job.soak_s)
+        stages.soak(sampling, launch, begun + launch.job.soak_s, self._objective)
         if self._plan is None and not any(sample.problems for sample in launch.samples):
             self._plan = launch.plan
-
-    def _soak(self, sampling: Sampling, launch: Launch, end: float) -> None:
-        """Sample after sample, each with new prompts, until the job's time is over or one of them is not valid.
-
-        Where the launch searched for its load, at the one that it found.
-        """
-        plan, workload, load = launch.plan, None, None
-        seeds = itertools.count(launch.job.seeds[-1] + 1)
-        if self._objective.find_load and plan and launch.samples:
-            seeds, load = seeds_after(launch.job.seeds[-1]), launch.samples[-1].load
-            workload = kept_up(launch.samples[-1], planned(self._workload, plan), self._objective.find_load)
-        while plan and time.monotonic() < end and not any(sample.problems for sample in launch.samples):
-            taken = sampling.measure(next(seeds), plan, workload=workload)
-            launch.samples.append(taken if load is None else dataclasses.replace(taken, load=load))
 
     def _find_load(self, sampling: Sampling, launch: Launch) -> None:
         """Several loads on this launch; its samples are those of the highest that meets the SLO."""
@@ -233,9 +218,15 @@ class RealRunner:
         launch.notes.append(found.note)
 
     def _agreement(self, launch: Launch) -> Agreement:
-        in_flight = self._workload.concurrency if self._workload else None
-        job = launch.job
+        in_flight, job = self._in_flight(launch), launch.job
         return judge(job.candidate, launch.command, job.resolved, launch.active, self._default, self._facts, in_flight)
+
+    def _in_flight(self, launch: Launch) -> int | None:
+        """Requests that were kept running at most; None where no number was."""
+        if self._objective.find_load is None:
+            return self._workload.concurrency if self._workload else None
+        tried = [int(point.load) for point in launch.loads] if self._objective.find_load == "concurrency" else []
+        return max(tried, default=None)
 
     def _command(self, job: Job) -> Command:
         model = self._facts.model.model

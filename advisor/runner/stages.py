@@ -6,11 +6,15 @@ A workload with several loads has a slice and a sample at each of them for every
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import time
 from collections.abc import Sequence
 
+from advisor.measure.load_search import kept_up, seeds_after
 from advisor.measure.loads import Station, stations
+from advisor.measure.plan import planned
 from advisor.measure.slice_rules import slice_prompts
-from advisor.records import Sample, SamplingPlan
+from advisor.records import Objective, Sample, SamplingPlan
 from advisor.runner.launch import Launch
 from advisor.runner.sampling import Sampling
 
@@ -55,6 +59,23 @@ def measure_and_plan(sampling: Sampling, launch: Launch) -> None:
     for seed in others:
         for place in stations(sampling.workload, launch.plan):
             launch.samples.append(_at(place, sampling.measure(place.seed(seed), launch.plan, workload=place.workload)))
+
+
+def soak(sampling: Sampling, launch: Launch, end: float, objective: Objective) -> None:
+    """Sample after sample, each with new prompts, until `end` (of time.monotonic) or one of them is not valid.
+
+    Where the launch searched for its load, at the one that it found.
+    """
+    if (plan := launch.plan) is None or not launch.samples:
+        return
+    last, workload, load = launch.job.seeds[-1], None, None
+    seeds = itertools.count(last + 1)
+    if objective.find_load:
+        seeds, load = seeds_after(last), launch.samples[-1].load
+        workload = kept_up(launch.samples[-1], planned(sampling.workload, plan), objective.find_load)
+    while time.monotonic() < end and not any(sample.problems for sample in launch.samples):
+        taken = sampling.measure(next(seeds), plan, workload=workload)
+        launch.samples.append(taken if load is None else dataclasses.replace(taken, load=load))
 
 
 def _take_slices(

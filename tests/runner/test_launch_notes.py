@@ -5,9 +5,12 @@ import dataclasses
 import pytest
 
 from advisor.engine.agreement import Agreement
-from advisor.records import Active, Candidate, Command, Outcome
+from advisor.measure.workload import load_workload
+from advisor.records import Active, Candidate, Command, LoadPoint, Objective, Outcome, SloLimit
 from advisor.runner.base import Job
 from advisor.runner.launch import NOT_COUNTED, NOTHING_SAID, Launch
+from advisor.runner.real import RealRunner
+from tests.runner.fakes import FACTS, QuietClient
 from tests.study_help import sample
 
 
@@ -35,3 +38,16 @@ def test_a_server_without_counters_is_not_taken_for_one_that_counted_nothing(tmp
     launch.notes, launch.samples = [], [sample(0, 0.0, problems=("the benchmark client died",))]
     launch.check(Agreement(Active(vllm_version="0.26.0"), None, None, ()))
     assert launch.notes == []
+
+
+@pytest.mark.parametrize(
+    ("find_load", "loads", "most"),
+    [(None, (), 4), ("concurrency", (4.0, 16.0, 8.0), 16), ("concurrency", (), None), ("rate", (2.5,), None)],
+)
+def test_steps_are_held_against_the_requests_that_a_search_for_the_load_really_ran(tmp_path, find_load, loads, most):
+    """Not against the number that the search began with, above which a decode step would be none."""
+    goal = Objective(f"max_{find_load}", (), (SloLimit("ttft_ms", 500.0),), find_load) if find_load else Objective()
+    runner = RealRunner(FACTS, load_workload("tiny"), (), {}, tmp_path, QuietClient(), objective=goal)
+    launch = Launch(Job(0, "search", Candidate(), (0,)), Command(("vllm",), {}), tmp_path)
+    launch.loads = tuple(LoadPoint(load, True, 1.0) for load in loads)
+    assert runner._in_flight(launch) == most
