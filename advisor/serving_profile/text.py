@@ -87,6 +87,8 @@ def _advice(decision: DecisionPart) -> str:
         return "Nothing that was tried is better than the default, which does not keep the SLO either."
     if decision.outcome is Decision.KEEP_DEFAULTS:
         return "Serve with the default: nothing that was tried is better, and that is a good result."
+    if decision.challenger is None:
+        return "Serve with the default: nothing was compared with it."
     return "Serve with the default: the fresh launches do not settle whether the challenger is better."
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.records import Command, Interval, Objective, Tradeoff, from_json, to_json
+from advisor.records import Command, Decision, Interval, Objective, Tradeoff, from_json, to_json
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.text import profile_text
@@ -79,6 +79,16 @@ def test_a_default_that_breaks_the_slo_is_no_good_result(study, more, good):
     verdict = replace(made.verdict, reason=made.verdict.reason + more)
     head = profile_text(build_profile(replace(made, verdict=verdict))).split("\nschema:")[0]
     assert ("that is a good result" in head) is good and ("does not keep the SLO either" in head) is not good
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_head_names_a_challenger_only_where_there_was_one(study, compared):
+    """A budget that ended before a second launch settled nothing of anybody."""
+    made = study.keep_defaults()
+    verdict = replace(made.verdict, decision=Decision.INCONCLUSIVE, challenger=made.verdict.challenger if compared else None)
+    head = profile_text(build_profile(replace(made, verdict=verdict))).split("\nschema:")[0]
+    assert ("whether the challenger is better" in head) is compared
+    assert ("Decision: inconclusive. Serve with the default: nothing was compared with it." in head) is not compared
 
 
 def test_head_says_what_was_decided(study, profile):
