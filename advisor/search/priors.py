@@ -63,7 +63,7 @@ def known_before(
 Found = Iterator[tuple[list[Point], str]]
 
 
-def _measured(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
+def _measured(_workload: Workload, _limits: Limits, settings: Sequence[SettingChoices]) -> Found:
     """The entries of MEASURED that the space can have."""
     legal = {choice.name: set(map(str, choice.values)) for choice in settings}
     for entry in MEASURED:
