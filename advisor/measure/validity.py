@@ -21,6 +21,7 @@ SERVER_TOLERANCE = 0.02  # between client and server counters
 CACHE_TOLERANCE = 0.02  # prompt tokens that unique prompts may find in the prefix cache
 LENGTH_TOLERANCE = 0.10  # between asked and sent prompt lengths: re-encoding random tokens changes them a little
 LEAST_LOAD = 0.5  # of the concurrency, on average over the sample; of the rate at which requests were sent
+HELD_FROM_S = 5.0  # in a shorter sample the ways between client and server are a good part of the requests' time
 LEAST_TPOT_MS = 0.01  # below: tokens came in one piece; the fastest real decode step takes some 0.3 ms
 
 
@@ -231,7 +232,7 @@ def _held(sample: Sample, workload: Workload, counted: Counters) -> str | None:
     Polls of its gauges would not tell. On a processor that client and server share it answers them between two bursts, when
     nobody is there.
     """
-    if not workload.concurrency or counted.latency_s is None or sample.duration_s <= 0:
+    if not workload.concurrency or counted.latency_s is None or sample.duration_s < HELD_FROM_S:
         return None
     held = counted.latency_s / sample.duration_s
     if held >= workload.concurrency * LEAST_LOAD:

@@ -45,13 +45,15 @@ def test_recorded_sound_results_have_no_problem(name: str, workload: Workload):
 @pytest.mark.parametrize(("latency_s", "told"), [(1.9, 0), (1.0, 0), (0.9, 1), (None, 0)])
 def test_a_server_that_had_half_of_the_load_is_told_whatever_the_client_says(latency_s: float | None, told: int):
     """Requests that wait in a client without time for them are in flight by its lists. 2 in flight, shares of one second."""
-    raw = made()
+    raw, short = made(ttft_s=2.0, gap_s=0.8), made()
+    assert raw["duration"] == 40 and short["duration"] == 4
     counted = Counters(latency_s=None if latency_s is None else latency_s * raw["duration"])
     problems = judge(raw, summarise(raw, seed=0), WORKLOAD, counted)
     assert [problem.kind for problem in problems] == [Invalid.LOAD_NOT_REACHED] * told
     if told:
         assert problems[0].text == "the server had 0.9 of 2 requests on average, by its own count"
     assert found(raw, dataclasses.replace(WORKLOAD, concurrency=None, rate=1.0), Counters(latency_s=0.0)) == ()
+    assert found(short, counted=Counters(latency_s=0.0)) == (), "the ways between client and server are too much of four seconds"
 
 
 def test_a_failed_request_is_told_with_its_last_line():

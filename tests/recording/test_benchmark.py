@@ -151,6 +151,20 @@ def test_parts_of_a_grid_are_not_taken_for_grids(monkeypatch, tmp_path):
     assert [item.name for item in recorded_files()] == ["a.jsonl", "b-0.6B-of.jsonl"]
 
 
+@pytest.mark.parametrize("grid", recorded_files(), ids=lambda grid: grid.stem)
+def test_a_recorded_grid_is_large_enough_and_our_search_is_not_behind_chance_on_it(grid):
+    """Where the default itself is among the best, everybody is there at once, and our baseline's slices cost a little."""
+    recorded = load(grid)
+    assert len(recorded.truth) >= 24 and len({trial.candidate.key for trial in recorded.trials}) >= 24
+    assert all(trial.samples[0].prompts and trial.total_s > 0 for trial in recorded.trials if trial.ok)
+    if recorded.share(Candidate().key) >= benchmark.TARGETS[0]:
+        return
+    ours, drawn = (
+        statistics.median(benchmark.play(recorded, name, seed).minutes[0] for seed in range(9)) for name in ("ours", "random")
+    )
+    assert ours < drawn
+
+
 def test_a_drawn_order_is_drawn(case):
     first = [trial.candidate.key for trial in played(case, "random", 0).trials]
     second = [trial.candidate.key for trial in played(case, "random", 1).trials]
