@@ -9,8 +9,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
-from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,7 +51,6 @@ class Leaky:
 
     def __init__(self, leaving=True, fails_at=None):
         self.warm = SimpleNamespace(pid=os.getpid())
-        resource_tracker.ensure_running()  # it is not what a launch leaves
         self.count, self.leaving, self.fails_at, self.kept = 0, leaving, fails_at, []
 
     def launch(self, config, how):
@@ -62,8 +59,9 @@ class Leaky:
         if self.count == self.fails_at:
             raise LaunchFailed(Outcome.CRASHED, "no more")
         if self.leaving and self.count > 1:
-            self.kept += [os.pipe(), SharedMemory(create=True, size=10)]
-            tempfile.mkstemp()
+            self.kept.append(os.pipe())
+            for folder in (leaks.SHARED_MEMORY, None):
+                os.close(tempfile.mkstemp(dir=folder)[0])
             self.kept.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
         return Start(1.0)
 
@@ -71,8 +69,6 @@ class Leaky:
         for one in self.kept:
             if isinstance(one, tuple):
                 os.close(one[0]), os.close(one[1])
-            elif isinstance(one, SharedMemory):
-                one.close(), one.unlink()
             else:
                 one.communicate(b"\n")
 
@@ -81,6 +77,8 @@ class Leaky:
 def measured(tmp_path: Path, monkeypatch):
     """The document and exit code of a run with this bench."""
     monkeypatch.setattr(leaks, "SETTLE_S", 0.0)
+    monkeypatch.setattr(leaks, "SHARED_MEMORY", tmp_path / "shm")  # that of other tests comes and goes
+    leaks.SHARED_MEMORY.mkdir()
 
     def run(bench: Leaky, launches: int) -> tuple[dict, int]:
         @contextmanager
