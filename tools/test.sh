@@ -20,8 +20,8 @@ engine=$?
 # Real servers are timed on whatever machine this is, and one that was busy for a minute is no fault of the code: up to three
 # tests that failed get a second try on new servers, for everybody to see. A fault fails again.
 FEW=3
-count='import json; print(len(json.load(open(".pytest_cache/v/cache/lastfailed"))))'
-if [ $engine -eq 1 ] && [ "$("$python" -c "$count" 2>/dev/null || echo unknown)" -le $FEW ] 2>/dev/null; then
+last=.pytest_cache/v/cache/lastfailed
+if [ $engine -eq 1 ] && [ "$("$python" -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' $last)" -le $FEW ]; then
   echo "== once more, what failed on real servers"
   "$python" -m pytest -m "engine or gpu" --last-failed --last-failed-no-failures none "$@"
   engine=$?
