@@ -13,19 +13,8 @@ unit=$?
 if [ $unit -ne 0 ] && [ $unit -ne $NOTHING ]; then
   exit $unit
 fi
-export ADVISOR_REQUIRE_ENGINE=1
-"$python" -m pytest --cache-clear -m "engine or gpu" "$@"
+ADVISOR_REQUIRE_ENGINE=1 "$python" -m pytest -m "engine or gpu" "$@"
 engine=$?
-
-# Real servers are timed on whatever machine this is, and one that was busy for a minute is no fault of the code: up to three
-# tests that failed get a second try on new servers, for everybody to see. A fault fails again.
-FEW=3
-last=.pytest_cache/v/cache/lastfailed
-if [ $engine -eq 1 ] && [ "$("$python" -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' $last)" -le $FEW ]; then
-  echo "== once more, what failed on real servers"
-  "$python" -m pytest -m "engine or gpu" --last-failed --last-failed-no-failures none "$@"
-  engine=$?
-fi
 if [ $engine -eq $NOTHING ]; then
   exit $unit
 fi
