@@ -7,24 +7,32 @@ from collections.abc import Mapping
 from pathlib import Path
 
 STUDY, PROOF = "cache", "cache-proof"  # folders below the study's; the second begins empty, for the winner's cold start
+TRITON = "TRITON_CACHE_DIR"
 
 
 def study_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """torch.compile's artefacts are shared by the launches of a study and by nobody else, unless a person chose a place.
+    """Compiled code (torch.compile's artefacts, Triton's kernels) is shared by a study's launches and by nobody else.
 
-    Triton's and FlashInfer's kernels stay where the person has them: building FlashInfer's takes minutes. A cache that was found
-    broken has a successor (`renewed_cache`): the newest one counts.
+    A place that a person chose stays, and so do FlashInfer's kernels: building them takes minutes. Triton is told because Inductor
+    would otherwise put its cache below the one that vLLM keeps for each configuration (torch 2.11, triton_heuristics.py): with every
+    other capture list all kernels were built anew, vLLM's own too, which took 8 s of a start on an H200. A cache that was found broken
+    has a successor (`renewed_cache`): the newest one counts.
     """
     if "VLLM_CACHE_ROOT" in inherited:
         return {}
-    return {"VLLM_CACHE_ROOT": str(_generations(folder)[-1].resolve())}
+    return _below(_generations(folder)[-1], inherited)
 
 
-def renewed_cache(folder: Path) -> dict[str, str]:
+def renewed_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """An empty cache for this and all later launches of the study. The broken one is left: another server may be using it."""
     path = folder / f"{STUDY}-{len(_generations(folder)) + 1}"
     path.mkdir(parents=True)
-    return {"VLLM_CACHE_ROOT": str(path.resolve())}
+    return _below(path, inherited)
+
+
+def _below(path: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    root = path.resolve()
+    return {"VLLM_CACHE_ROOT": str(root)} | ({} if TRITON in inherited else {TRITON: str(root / "triton")})
 
 
 def _generations(folder: Path) -> list[Path]:
@@ -47,7 +55,7 @@ def proof_cache(folder: Path, empty: bool) -> dict[str, str]:
     return {
         "VLLM_CACHE_ROOT": str(root / "vllm"),
         "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"),
-        "TRITON_CACHE_DIR": str(root / "triton"),
+        TRITON: str(root / "triton"),
         "FLASHINFER_WORKSPACE_BASE": str(root),
     }
 

@@ -159,7 +159,7 @@ class RealRunner:
 
         def renew() -> Mapping[str, str]:
             self._renewed_for.add(key)
-            return caches.renewed_cache(self._folder)
+            return caches.renewed_cache(self._folder, os.environ)
 
         return renew
 

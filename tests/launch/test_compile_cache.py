@@ -78,12 +78,12 @@ def test_a_broken_cache_is_replaced_once_and_the_first_error_kept(tmp_path: Path
     (study / "cache").mkdir(parents=True)
     with launch(
         tmp_path, 'root.endswith("/cache")', BROKEN, caches=caches.study_cache(study, {}), retried=told.append,
-        renew_caches=lambda: caches.renewed_cache(study),
+        renew_caches=lambda: caches.renewed_cache(study, {}),
     ) as running:  # fmt: skip
         assert running.start_s > 0 and running.lost_s > 0
     assert len(told) == 1 and "an empty compile cache: AssertionError: failed to get the hash" in told[0]
     assert "failed to get the hash" in (running.folder / server.FIRST_CACHE_LOG).read_text()
-    assert caches.study_cache(study, {}) == {"VLLM_CACHE_ROOT": str(study / "cache-2")}  # later launches have it too
+    assert caches.study_cache(study, {})["VLLM_CACHE_ROOT"] == str(study / "cache-2")  # later launches have it too
     assert (study / "cache").is_dir()
 
 
@@ -117,5 +117,13 @@ def test_without_a_way_to_renew_nothing_is_tried_again(tmp_path: Path) -> None:
 
 def test_a_persons_own_cache_is_left_alone(tmp_path: Path) -> None:
     assert caches.study_cache(tmp_path, {"VLLM_CACHE_ROOT": "/theirs"}) == {}
-    assert caches.renewed_cache(tmp_path)["VLLM_CACHE_ROOT"] == str(tmp_path / "cache-2")
-    assert caches.renewed_cache(tmp_path)["VLLM_CACHE_ROOT"] == str(tmp_path / "cache-3")
+    assert caches.renewed_cache(tmp_path, {})["VLLM_CACHE_ROOT"] == str(tmp_path / "cache-2")
+    assert caches.renewed_cache(tmp_path, {})["VLLM_CACHE_ROOT"] == str(tmp_path / "cache-3")
+
+
+def test_kernels_are_shared_by_a_studys_launches_and_go_with_a_broken_cache(tmp_path: Path) -> None:
+    """Left alone, Inductor moves Triton's cache below each configuration's own folder, and all kernels are built for each."""
+    assert caches.study_cache(tmp_path, {})["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
+    assert caches.renewed_cache(tmp_path, {})["TRITON_CACHE_DIR"] == str(tmp_path / "cache-2" / "triton")
+    theirs = {"TRITON_CACHE_DIR": "/theirs"}
+    assert "TRITON_CACHE_DIR" not in {**caches.study_cache(tmp_path, theirs), **caches.renewed_cache(tmp_path, theirs)}
