@@ -14,9 +14,9 @@ def study_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """Compiled code (torch.compile's artefacts, Triton's kernels) is shared by a study's launches and by nobody else.
 
     A place that a person chose stays, and so do FlashInfer's kernels: building them takes minutes. Triton is told because Inductor
-    would otherwise put its cache below the one that vLLM keeps for each configuration (torch 2.11, triton_heuristics.py): with every
-    other capture list all kernels were built anew, vLLM's own too, which took 8 s of a start on an H200. A cache that was found broken
-    has a successor (`renewed_cache`): the newest one counts.
+    puts its cache below the one that vLLM keeps for each configuration (torch 2.11, triton_heuristics.py): with every other capture
+    list all kernels were built anew, vLLM's own too, which took 8 s of a start on an H200. A cache that was found broken has a
+    successor (`renewed_cache`): the newest one counts.
     """
     if "VLLM_CACHE_ROOT" in inherited:
         return {}

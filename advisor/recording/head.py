@@ -64,7 +64,7 @@ def new_head(
         name=path.stem,
         created_at=now(),
         identity=identity,
-        facts=_portable(facts),
+        facts=_portable(facts, clean),
         workload=request.workload,
         serve_args=tuple(clean.words(request.serve_args)),
         serve_env=clean.env(request.serve_env),
@@ -77,10 +77,12 @@ def new_head(
     )
 
 
-def _portable(facts: Facts) -> Facts:
-    """Without what names the machine, and without the long list of vLLM's options."""
+def _portable(facts: Facts, clean: Scrubber) -> Facts:
+    """Without what names the machine (an error of an import ends with the file's path), and without vLLM's long list of options."""
+    engine = facts.engine
+    refusals = {version: clean.text(why) for version, why in engine.flash_attention_refusals.items()}
     return Facts(
         dataclasses.replace(facts.gpu, uuids=()),
-        dataclasses.replace(facts.engine, python="python3", flags=()),
+        dataclasses.replace(engine, python="python3", flags=(), flash_attention_refusals=refusals),
         dataclasses.replace(facts.model, model=model_name(facts.model)),
     )

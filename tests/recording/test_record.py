@@ -19,7 +19,7 @@ from advisor.recording.space import recorded_space
 from advisor.records import Candidate, Foreign, Outcome, Telemetry
 from advisor.study import setup
 from tests.study_help import sample, trial
-from tests.test_tune import FakeClient, FakeResolution, children, fakes, request_for  # noqa: F401
+from tests.test_tune import FACTS, FakeClient, FakeResolution, children, fakes, request_for  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +62,16 @@ def test_every_distinct_candidate_is_launched_once_with_its_samples_costs_and_fa
     assert [session.command for session in grid.sessions] == ["advisor record --model fake-model"]
     assert grid.head.workload.name == "tiny" and grid.head.facts.engine.vllm_version == "0.26.0"
     assert children() == []
+
+
+def test_the_head_names_no_folder_of_the_machine(go, monkeypatch):
+    """What vLLM says of a library that it cannot import ends with the file's path."""
+    refused = {"2": "no _vllm_fa2_C (/opt/site/vllm/fa.py)"}
+    facts = dataclasses.replace(FACTS, engine=dataclasses.replace(FACTS.engine, flash_attention_refusals=refused))
+    monkeypatch.setattr(setup, "inspect_all", lambda *_, **__: facts)
+    head = read_grid(go(configs=1).path).head
+    assert head.facts.engine.flash_attention_refusals == {"2": "no _vllm_fa2_C (fa.py)"}
+    assert "/opt/" not in json.dumps(dataclasses.asdict(head.facts))
 
 
 def test_a_chosen_number_and_a_larger_one_later_are_one_grid(go):
