@@ -21,6 +21,7 @@ import traceback
 
 BEGUN = time.perf_counter()
 STEP_LIMIT = 100_000  # of steps until a batch decodes: a bound for what should never hang
+RELEASE_S = 15.0  # how long the memory of a process that has ended may take to come back
 
 
 class Refusal(Exception):
@@ -88,6 +89,7 @@ class SteppedEngine:
 
         self.before_loading(config)
         imported = time.perf_counter()
+        waited_for_memory = until_released(config.cache_config)
         self.engine = LLMEngine.from_vllm_config(config, usage_context=UsageContext.OPENAI_API_SERVER)
         ready = time.perf_counter()
         if not hasattr(self.engine.engine_core, "engine_core"):
@@ -96,8 +98,8 @@ class SteppedEngine:
         self.vocabulary = config.model_config.get_vocab_size()
         return {
             "imports_s": round(imported - BEGUN - waited, 2),  # configuration included
-            "engine_s": round(ready - imported, 2),
-            "start_s": round(ready - BEGUN - waited, 2),
+            "engine_s": round(ready - imported - waited_for_memory, 2),
+            "start_s": round(ready - BEGUN - waited - waited_for_memory, 2),
             "pipelined": getattr(self.core, "batch_queue", None) is not None,
             "kv_tokens": kv_tokens(config.cache_config),
             "threads": importlib.import_module("torch").get_num_threads(),
@@ -251,6 +253,24 @@ def needs_kv(owner: SteppedEngine, tokens: int) -> None:
     held = kv_tokens(owner.engine.vllm_config.cache_config)
     if held and tokens > held:
         raise Refusal(f"the KV cache holds {held:,} tokens, {tokens:,} are needed")
+
+
+def until_released(cache) -> float:
+    """Seconds slept until the GPU has free what vLLM will claim of it: one engine follows another that has just ended.
+
+    vLLM refuses to start at once where that is not free (request_memory in v1/worker/utils.py). After RELEASE_S it may say so.
+    """
+    share, slept = getattr(cache, "gpu_memory_utilization", None), 0.0
+    if share is None or not cuda():
+        return slept
+    memory = importlib.import_module("torch").cuda.mem_get_info
+    while slept < RELEASE_S:
+        free, total = memory()
+        if free >= share * total:
+            break
+        time.sleep(0.5)
+        slept += 0.5
+    return slept
 
 
 def settle(core, engine) -> None:

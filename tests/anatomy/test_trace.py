@@ -432,3 +432,17 @@ def test_waiting_for_its_turn_is_no_part_of_a_start(monkeypatch):
     now[0] += 100
     started = engine.do_start([])
     assert (started["imports_s"], started["engine_s"], started["start_s"]) == (33, 20, 53)
+
+
+def test_an_engine_waits_for_the_memory_of_the_one_before_it(monkeypatch):
+    """vLLM refuses to start where its share is not free at once; where it never is, vLLM's own refusal is what is told."""
+    stepped, slept = anatomy.stepped, []
+    free = iter([10, 50, 93, 0])
+    memory = SimpleNamespace(cuda=SimpleNamespace(mem_get_info=lambda: (next(free, 0), 100)))
+    monkeypatch.setattr(stepped, "importlib", SimpleNamespace(import_module=lambda name: memory))
+    monkeypatch.setattr(stepped, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(stepped, "cuda", lambda: True)
+    assert stepped.until_released(SimpleNamespace(gpu_memory_utilization=0.92)) == sum(slept) == 1.0
+    assert stepped.until_released(SimpleNamespace(gpu_memory_utilization=0.92)) == stepped.RELEASE_S
+    monkeypatch.setattr(stepped, "cuda", lambda: False)
+    assert stepped.until_released(SimpleNamespace(gpu_memory_utilization=0.92)) == 0.0
