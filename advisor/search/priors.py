@@ -16,6 +16,7 @@ from advisor.search.effects import Point
 from advisor.space.choices import Limits, SettingChoices
 
 _SIZES = "cudagraph_capture_sizes"
+_MODE = "cudagraph_mode"
 _SEQUENCES = "max_num_seqs"
 # Elsewhere an effect may be larger or smaller by a third, and all may be off by 5%: a choice.
 _SHARE, _MORE = 1 / 3, 0.05
@@ -52,7 +53,7 @@ def known_before(
     if metric not in ("output_tok_s", "requests_s"):
         return (), ()
     found, told = [], []
-    on_gpu = (_measured, _larger_graphs) if engine.platform == "cuda" else ()
+    on_gpu = (_measured, _larger_graphs, _short_prompts) if engine.platform == "cuda" else ()
     for source in (*on_gpu, _sequences):
         for points, sentence in source(workload, limits, settings):
             found += points
@@ -90,6 +91,19 @@ def _larger_graphs(workload: Workload, limits: Limits, settings: Sequence[Settin
             "larger capture sizes are tried first"
         ),
     )
+
+
+def _short_prompts(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
+    """By default a step that holds a prompt runs in pieces, with FULL in one graph where prompt and batch fit the largest. vLLM says of
+    FULL that it can be good where prompts are small (config/compilation.py of 0.26), not by how much: as much as a figure from
+    elsewhere may be off is expected, give or take the same."""
+    batch = min(workload.concurrency or 0, limits.max_num_seqs)
+    tokens, largest = batch + workload.input_tokens, max(limits.capture_sizes, default=0)
+    if batch and tokens <= largest and "FULL" in _values(_MODE, settings):
+        yield (
+            [Point(Candidate({_MODE: "FULL"}), _MORE, _MORE)],
+            f"a step with a prompt of {workload.input_tokens} tokens and {batch} requests fits a graph: {_MODE}=FULL is tried first",
+        )
 
 
 def _sequences(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:

@@ -23,8 +23,8 @@ SETTINGS = (
 )
 
 
-def known(concurrency=64, engine=ENGINE, metric="output_tok_s", settings=SETTINGS, limits=None):
-    workload = Workload("w", 128, 128, 256, concurrency=concurrency)
+def known(concurrency=64, engine=ENGINE, metric="output_tok_s", settings=SETTINGS, limits=None, prompt=1024):
+    workload = Workload("w", prompt, 128, 256, concurrency=concurrency)
     limits = limits or Limits(1024, 8192, capture_sizes=OWN)
     points, told = known_before(engine, workload, limits, settings, metric)
     return {point.candidate.key: point for point in points}, told
@@ -55,6 +55,17 @@ def test_a_limit_below_the_load_is_expected_to_lose_and_one_that_nothing_reaches
     assert (more.value, more.sd < 0.02, told) == (0.0, True, ())
     assert Candidate({"max_num_seqs": 64}).key not in known(concurrency=64)[0]  # all of them run
     assert Candidate({"max_num_seqs": 64}).key not in known(concurrency=128, metric="tpot_ms.p50")[0]
+
+
+def test_prompts_that_fit_a_graph_beside_the_batch_make_full_graphs_promising():
+    key = Candidate({"cudagraph_mode": "FULL"}).key
+    points, told = known(prompt=448)
+    assert points[key].value == points[key].sd == 0.05 and len(told) == 1
+    assert told[0].startswith("a step with a prompt of 448 tokens and 64 requests fits a graph: cudagraph_mode=FULL")
+    without = tuple(item for item in SETTINGS if item.name != "cudagraph_mode")
+    for other in (known(prompt=449), known(prompt=448, engine=CPU), known(prompt=448, settings=without), known(None, prompt=448)):
+        assert key not in other[0] and not other[1]
+    assert key not in known(prompt=448, limits=Limits(1024, 8192))[0]  # what vLLM captures by itself is not known
 
 
 def test_above_the_largest_graph_larger_lists_come_first_and_a_person_is_told():
