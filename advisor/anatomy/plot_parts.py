@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.words import best_mode, broken_floor, by_batch, ends, no_graphs, parts, with_floor_that_holds
+from advisor.anatomy.parts import parts, share_of_most
+from advisor.anatomy.words import best_mode, broken_floor, by_batch, ends, no_graphs, with_floor_that_holds
 from advisor.stepping.figures import STEADY, ms
 
 Modes = Mapping[str, Mapping[str, Any]]
@@ -15,7 +16,7 @@ Modes = Mapping[str, Mapping[str, Any]]
 PARTS = {
     "floor": "floor: weights and KV cache",
     "other": "other GPU work",
-    "idle": "host overhead: the GPU idles",
+    "idle": "the GPU idles: host or gaps",
     "rest": "above the floor, not split",
 }
 WORK = "the host's work, timed by itself"
@@ -163,9 +164,8 @@ def told_best(modes: Modes) -> list[str]:
         text = f"batch {batch}: best step {ms(row['step_ms'])} ({TITLES[best]})"
         if row.get("floor_ms"):
             text += f", {row['step_ms'] / row['floor_ms']:.1f} times the floor of {ms(row['floor_ms'])}"
-        if split := parts(row):
-            most = max(split, key=lambda part: split[part])
-            text += f", {split[most] / sum(split.values()):.0%} of it {most}"
+        if most := share_of_most(row):
+            text += f", {most}"
         said.append(text)
     return said
 

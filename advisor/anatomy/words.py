@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
+from advisor.anatomy.parts import decides
 from advisor.stepping.figures import ms
 
 PAYS = 0.05  # of a step without graphs: where the host takes less of it, graphs have nothing to give
@@ -105,10 +106,8 @@ def dominant(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
                     f"{TITLES[name]}, batch {batch}: PyTorch's operators take {share:.0%} of a traced step "
                     f"({row['operators']:,.0f} of them), scheduling and Python the rest"
                 )
-            if told := parts(row):
-                most = max(told, key=lambda part: told[part])
-                share = ", ".join(f"{part} {ms(value)}" for part, value in told.items())
-                said.append(f"{TITLES[name]}, batch {batch}: {most} dominates ({share})")
+            if told := decides(row):
+                said.append(f"{TITLES[name]}, batch {batch}: {told}")
     return said
 
 
@@ -218,20 +217,6 @@ def best_mode(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int) 
     """The mode with the shortest step at this batch size."""
     found = {name: rows[batch]["step_ms"] for name, rows in steps.items() if batch in rows}
     return min(found, key=lambda name: found[name]) if found else None
-
-
-def parts(row: Mapping[str, Any]) -> dict[str, float]:
-    """A step's milliseconds: reading at the measured bandwidth, other work of the GPU, and the time it had none."""
-    if row.get("gpu_ms") is None:
-        return {}
-    if not row.get("floor_ms"):
-        return {"the work of the GPU": row["gpu_ms"], "the host": row["host_ms"]}
-    reading = min(row["floor_ms"], row["gpu_ms"])
-    return {
-        "reading weights and KV cache": reading,
-        "other GPU work": row["gpu_ms"] - reading,
-        "the host": row["host_ms"],
-    }
 
 
 def host_shares(rows: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:

@@ -175,7 +175,7 @@ def test_the_best_step_its_distance_from_the_floor_and_what_dominates_it():
     assert large.startswith("batch 1024: ")
     assert "of it other GPU work" in large
     slow = plot_parts.told_best({"none": mode("none", (1,))})
-    assert slow[0].endswith("of it the host")
+    assert slow[0].endswith(", the host sets the pace")
 
 
 @drawing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.anatomy import words
+from advisor.anatomy import parts, words
 from advisor.anatomy.claims import CLAIMS, claims
 from advisor.anatomy.rows import decode_row, prefill_row
 
@@ -85,7 +85,33 @@ def test_what_dominates():
     assert small == (
         "no optimisation, batch 1: the host dominates (reading weights and KV cache 1.5 ms, other GPU work 0.9 ms, the host 7.6 ms)"
     )
-    assert large.startswith("no optimisation, batch 64: other GPU work dominates")
+    assert large == (
+        "no optimisation, batch 64: other GPU work dominates (reading weights and KV cache 1.5 ms, other GPU work 18.9 ms, gaps "
+        "between kernels 0.1 ms)"
+    )
+
+
+def test_a_step_as_long_as_the_hosts_work_is_paced_by_it():
+    """As measured on an H200: full graphs of a 0.6B, 2.51 ms a step, 1.65 of the GPU, 2.50 of the host. No kernel is to blame."""
+    found = row(1, 2.51, 1.65) | {"host_work_ms": 2.50, "floor_ms": 0.297}
+    assert words.dominant({"full": {1: found}}) == [
+        "full graphs only, batch 1: the host sets the pace, whose work for a step takes 2.5 ms of 2.51 ms; behind that the GPU "
+        "works for 1.65 ms, of which reading weights and KV cache 0.297 ms"
+    ]
+    assert not parts.is_paced(found | {"host_work_ms": 2.2})  # something else takes time, too
+    assert not parts.is_paced(found | {"host_work_ms": None})  # without pipelining
+    assert not parts.is_paced(row(1, 2.9, 2.85) | {"host_work_ms": 2.8})
+    assert "the host 0.86 ms" in parts.decides(found | {"host_work_ms": 2.2})
+
+
+def test_what_the_gpu_idles_behind_hidden_host_work_lies_between_kernels():
+    hidden = row(1, 5.0, 4.8) | {"host_work_ms": 2.6, "floor_ms": 3.6}
+    assert list(parts.parts(hidden)) == [parts.READING, parts.OTHER, parts.GAPS]
+    assert list(parts.parts(hidden | {"host_work_ms": None}))[-1] == parts.HOST
+    assert list(parts.parts(hidden | {"host_work_ms": 4.9}))[-1] == parts.HOST
+    assert parts.decides(row(1, 5.0, 1.0) | {"host_work_ms": 0.9, "floor_ms": 0.1}).startswith(
+        "gaps between kernels dominate ("
+    )
 
 
 def test_the_whole_gain():
@@ -232,9 +258,21 @@ def test_each_claim_has_its_measurement_beside_it():
         "'compile, full graphs' 0%; the host's work for a step, timed by itself: 'no optimisation' 3 ms, 'compile only' 3 ms, "
         "'full graphs only' 3 ms, 'compile, piecewise graphs' 3 ms, 'compile, full graphs' 3 ms"
     )
-    assert found[2] == "batch 1: without 10 ms, compile only 8 ms (-20%), graphs only 2.5 ms (-75%), both 2 ms (-80%)"
+    assert found[2] == (
+        "batch 1: without 10 ms, compile only 8 ms (-20%), graphs only 2.5 ms (-75%), both 2 ms (-80%); of the step without, the "
+        "GPU works for 2.4 ms"
+    )
     assert found[3] == "does not apply: the claim is about INT4 weights, these are 16-bit"
     assert found[4] == "80% at batch 1"
+
+
+def test_host_work_behind_that_of_the_gpu_is_told_as_hidden():
+    found = modes()
+    found["both"]["decode"][0]["host_work_ms"] = 1.9
+    assert claims(document(found=found))[1]["measured"].endswith(
+        "'compile, full graphs' 1.9 ms; of 'compile, full graphs' it is hidden behind the GPU's, and what the GPU idles lies "
+        "between kernels"
+    )
 
 
 def test_a_claim_about_another_size_is_not_answered():
@@ -274,7 +312,7 @@ def test_a_missing_figure_is_named_with_its_reason():
     """Not run, the same as another mode, another batch size, not steady, or no GPU time."""
     found = {name: rows for name, rows in modes().items() if name in ("none", "both")}
     answer = [item["measured"] for item in claims(document(found=found))]
-    assert answer[2] == "batch 1: without 10 ms, both 2 ms (-80%)"
+    assert answer[2] == "batch 1: without 10 ms, both 2 ms (-80%); of the step without, the GPU works for 2.4 ms"
     assert answer[4] == "not measured: 'compile only' was not run, 'compile, piecewise graphs' was not run"
     found["both"] = {**found["both"], "same_as": "none", "decode": []}
     assert [item["measured"] for item in claims(document(found=found))][2] == (

@@ -1,0 +1,61 @@
+"""What a step is made of, and what decides how long it takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.stepping.figures import ms
+
+READING, OTHER, HOST, GAPS = "reading weights and KV cache", "other GPU work", "the host", "gaps between kernels"
+_WHOLE = "the work of the GPU"
+PACED = 0.9  # of a step: where the host's own work takes so much of it, GPU work that is shorter is hidden behind it
+
+
+def parts(row: Mapping[str, Any]) -> dict[str, float]:
+    """A step's milliseconds: reading at the measured bandwidth, other work of the GPU, and the time it had none.
+
+    That time is the host's, unless the host's work was timed and is shorter than the GPU's: then it is hidden behind that, and
+    what is left lies between kernels.
+    """
+    if row.get("gpu_ms") is None:
+        return {}
+    work = row.get("host_work_ms")
+    idle = {GAPS if work is not None and work < row["gpu_ms"] else HOST: row["host_ms"]}
+    if not row.get("floor_ms"):
+        return {_WHOLE: row["gpu_ms"], **idle}
+    reading = min(row["floor_ms"], row["gpu_ms"])
+    return {READING: reading, OTHER: row["gpu_ms"] - reading, **idle}
+
+
+def is_paced(row: Mapping[str, Any]) -> bool:
+    """Whether the step is as long as the host's work for it: a GPU that were faster would only wait longer."""
+    work, gpu = row.get("host_work_ms"), row.get("gpu_ms")
+    return work is not None and gpu is not None and work > gpu and work >= PACED * row["step_ms"]
+
+
+def decides(row: Mapping[str, Any]) -> str | None:
+    """`the host dominates (...)`; None where no trace told the GPU's part."""
+    split = parts(row)
+    if not split:
+        return None
+    if is_paced(row):
+        reading = f", of which {READING} {ms(split[READING])}" if READING in split else ""
+        return (
+            f"the host sets the pace, whose work for a step takes {ms(row['host_work_ms'])} of {ms(row['step_ms'])}; behind that "
+            f"the GPU works for {ms(row['gpu_ms'])}{reading}"
+        )
+    most = max(split, key=lambda part: split[part])
+    dominate = "dominate" if most == GAPS else "dominates"
+    return f"{most} {dominate} ({', '.join(f'{part} {ms(value)}' for part, value in split.items())})"
+
+
+def share_of_most(row: Mapping[str, Any]) -> str | None:
+    """The same in a few words: `45% of it other GPU work`."""
+    split = parts(row)
+    if not split:
+        return None
+    if is_paced(row):
+        return "the host sets the pace"
+    most = max(split, key=lambda part: split[part])
+    return f"{split[most] / sum(split.values()):.0%} of it {most}"
