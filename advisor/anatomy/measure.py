@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.anatomy.ahead import Ahead
 from advisor.anatomy.document import FAILED, MEASURED, PARTLY
 from advisor.anatomy.floor import floor_ms
 from advisor.anatomy.modes import Mode
 from advisor.anatomy.rows import decode_row, prefill_row
+from advisor.stepping.ahead import Ahead
 from advisor.stepping.started import START_S, what_started
 from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from advisor.anatomy import document as documents
 from advisor.anatomy import modes as planning
-from advisor.anatomy.ahead import Ahead
 from advisor.anatomy.measure import Measuring, Turn, measure, process
 from advisor.engine.render import serve_arguments
 from advisor.errors import AdvisorError, InputError
@@ -19,6 +18,7 @@ from advisor.inspection.resolution import Resolution
 from advisor.records import Candidate, Facts
 from advisor.serving_profile.scrub import Scrubber, model_name
 from advisor.serving_profile.store import file_name
+from advisor.stepping.ahead import Ahead
 from advisor.stepping.conditions import cleaner, head, inspected
 from advisor.stepping.started import engine_environment
 

@@ -12,11 +12,15 @@ from advisor.attention.grid import DECODE, WARMUP, Cell, steps_of
 from advisor.attention.rows import LATE, by_key, in_order, is_measured, is_refusal, key_of, row_of, with_repeat
 from advisor.attention.shares import Shares
 from advisor.engine.logs import parse_active
+from advisor.stepping.ahead import Ahead
 from advisor.stepping.started import what_started
 from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
 MEASURED, PARTLY, FAILED, OTHER = "measured", "partly", "failed", "not-as-requested"
 _GRACE_S = 60.0  # a step that builds kernels does not look at the clock
+_IMPORTS_S = (
+    60.0  # the next process may import for so long after an engine has started, before steps are timed beside it
+)
 _IN_A_ROW = 2  # failures after which an engine is taken to be broken
 _REASON = 400  # characters
 
@@ -37,29 +41,39 @@ class Measuring:
 
 @dataclass
 class Run:
-    """One start of one backend: what it may take, and what is in the file already (rows of `earlier`)."""
+    """One start of one backend: what it may take, what is in the file already (rows of `earlier`), and which backend is next."""
 
     arm: Arm
     argv: Sequence[str]
     share_s: float
     earlier: Mapping[str, Any] = field(default_factory=dict)
+    following: str | None = None
 
 
 class _Stopped(Exception):
     """The rest is not measured, for the reason that is told."""
 
 
-def measure(run: Run, measuring: Measuring) -> Iterator[dict[str, Any]]:
-    """Yields the backend's part of the document after every answer; the last one is whole."""
+def process(arm: Arm, measuring: Measuring, added: Mapping[str, str]) -> TargetProcess:
+    """That of this backend, not started yet. `added`: the variables that ask for it."""
     measuring.logs.mkdir(parents=True, exist_ok=True)
-    log = measuring.logs / f"{run.arm.name.replace(':', '-')}.log"
+    return TargetProcess(measuring.python, "attention", {**measuring.environment, **added}, log_of(arm, measuring))
+
+
+def log_of(arm: Arm, measuring: Measuring) -> Path:
+    return measuring.logs / f"{arm.name.replace(':', '-')}.log"
+
+
+def measure(run: Run, measuring: Measuring, ahead: Ahead) -> Iterator[dict[str, Any]]:
+    """Yields the backend's part of the document after every answer; the last one is whole."""
+    log = log_of(run.arm, measuring)
     state = {
         "default": run.arm.default, "settings": dict(run.arm.settings), "status": FAILED, "reason": None, "log": log.name,
         "active": {}, "resolved": {}, "start": {}, "rows": list(run.earlier.get("rows", [])),
     }  # fmt: skip
-    asking = _Asking(state, run, measuring, log)
+    asking = _Asking(state, run, measuring, log, ahead)
     try:
-        with TargetProcess(measuring.python, "attention", measuring.environment, log) as engine:
+        with ahead.engine(run.arm.name) as engine:
             for _ in asking.all(engine):
                 yield state
     except (TargetDied, TargetTimeout) as ended:
@@ -86,8 +100,8 @@ def to_repeat(cells: Sequence[Cell], rows: Sequence[Mapping[str, Any]]) -> list[
 class _Asking:
     """Requests to one engine, and the rows that their answers come to."""
 
-    def __init__(self, state: dict[str, Any], run: Run, measuring: Measuring, log: Path):
-        self._state, self._run, self._measuring, self._log = state, run, measuring, log
+    def __init__(self, state: dict[str, Any], run: Run, measuring: Measuring, log: Path, ahead: Ahead):
+        self._state, self._run, self._measuring, self._log, self._ahead = state, run, measuring, log, ahead
         self._asked: Cell | None = None
         self._failures = 0
         self._until = 0.0
@@ -95,7 +109,9 @@ class _Asking:
     def all(self, engine: TargetProcess) -> Iterator[None]:
         shares, cells = self._measuring.shares, self._measuring.cells
         begun = shares.clock()
+        self._ahead.begin(self._run.following)  # beside the start: no step is timed yet
         self._start(engine)
+        self._ahead.wait(min(_IMPORTS_S, max(shares.left_s, 0.0)))
         self._until = shares.measuring_until(begun, self._run.share_s)
         yield
         for cell in missing(cells, self._state["rows"]):

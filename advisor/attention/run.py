@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from advisor.attention import arms as planning
 from advisor.attention import document as documents
 from advisor.attention import grid
 from advisor.attention.arms import Arm
-from advisor.attention.measure import Measuring, Run, measure
+from advisor.attention.measure import Measuring, Run, measure, process
 from advisor.attention.rows import is_measured
 from advisor.attention.shares import Shares
 from advisor.engine.render import changes, serve_arguments
@@ -22,8 +23,10 @@ from advisor.inspection.resolution import Resolution
 from advisor.records import Candidate, Facts
 from advisor.serving_profile.scrub import model_name
 from advisor.serving_profile.store import file_name
+from advisor.stepping.ahead import Ahead
 from advisor.stepping.conditions import cleaner, head, inspected
 from advisor.stepping.started import engine_environment
+from advisor.target_process import TargetProcess
 
 FOLDER = Path("runs")
 DEFAULT_BUDGET = "15m"
@@ -55,6 +58,7 @@ class _Work:
     path: Path
     measuring: Measuring
     note: Callable[[str], None]
+    ahead: Ahead
 
 
 def attention(
@@ -84,8 +88,9 @@ def attention(
         wish.model, wish.engine_python, engine_environment(os.environ, wish.env), cells, wish.wanted.steps,
         FOLDER / path.stem, clean.text, shares,
     )  # fmt: skip
-    work = _Work(wish, facts, document, path, measuring, note)
-    _all([arm for arm in wanted if not arm.refused], work)
+    legal = [arm for arm in wanted if not arm.refused]
+    with contextlib.closing(Ahead(_maker(legal, measuring, facts), facts.gpu.kind != "cpu")) as ahead:
+        _all(legal, _Work(wish, facts, document, path, measuring, note, ahead))
     documents.save(path, document)  # sentences of this release, also where nothing was measured anew
     _check_any(document)
     return document, path
@@ -119,20 +124,24 @@ def _known_name(arm: Arm, document: Mapping[str, Any]) -> str:
 
 def _one(arm: Arm, others: Sequence[Arm], work: _Work) -> None:
     """Measure a backend; the file holds it when this returns."""
-    wish, version = work.wish, work.facts.engine.vllm_version
-    candidate = Candidate(arm.settings)
-    argv = serve_arguments(wish.serve_args, candidate, version)
-    measuring = replace(work.measuring, environment={**work.measuring.environment, **changes(candidate, version)[1]})
+    argv = serve_arguments(work.wish.serve_args, Candidate(arm.settings), work.facts.engine.vllm_version)
     name, share_s = _known_name(arm, work.document), work.measuring.shares.share_s(arm, others)
     work.note(f"{name}: starting, about {share_s:.0f} s")
-    run = Run(arm, argv, share_s, work.document["backends"].get(name, {}))
+    following = others[0].name if others else None
+    run = Run(arm, argv, share_s, work.document["backends"].get(name, {}), following)
     state: dict[str, Any] = {}
-    for state in measure(run, measuring):
+    for state in measure(run, work.measuring, work.ahead):
         if arm.default and state["active"].get("backends"):
             name = _renamed(name, state, work.document)
         work.document["backends"][name] = state
         documents.save(work.path, work.document)
     work.note(f"{name}: {state['status']}" + (f": {state['reason']}" if state["reason"] else ""))
+
+
+def _maker(arms: Sequence[Arm], measuring: Measuring, facts: Facts) -> Callable[[str], TargetProcess]:
+    """The process of the backend of this name; some releases are asked for one by a variable."""
+    named = {arm.name: (arm, changes(Candidate(arm.settings), facts.engine.vllm_version)[1]) for arm in arms}
+    return lambda name: process(named[name][0], measuring, named[name][1])
 
 
 def _renamed(name: str, state: Mapping[str, Any], document: dict[str, Any]) -> str:

@@ -64,7 +64,7 @@ def facts(backends=CUDA, capability="9.0", weights=True, error=None, refusals=()
 def install(monkeypatch, tmp_path, found=None):
     """The command in a folder of its own, with scripted engines; returns their class to say what they do."""
     monkeypatch.chdir(tmp_path)  # logs go into runs/
-    engines = type("Engines", (Engine,), {"asked": [], "steps": {}, "script": {}})
+    engines = type("Engines", (Engine,), {"asked": [], "order": [], "steps": {}, "script": {}})
     monkeypatch.setattr("advisor.attention.measure.TargetProcess", engines)
     monkeypatch.setattr(running, "Resolution", Resolution)
     monkeypatch.setattr(running, "inspected", lambda *_: found or facts())
@@ -103,6 +103,7 @@ class Engine:
     """
 
     asked: ClassVar[list] = []
+    order: ClassVar[list] = []  # of all engines, imports and ends too
     steps: ClassVar[dict] = {}
     script: ClassVar[dict] = {}
     clock: ClassVar[Clock] = Clock()
@@ -121,11 +122,27 @@ class Engine:
         return self
 
     def __exit__(self, *_):
-        pass
+        self.close()
+
+    def close(self):
+        self.order.append((self.arm, "closed"))
+
+    def send(self, request):
+        self.order.append((self.arm, request["do"]))
+
+    def speaks(self, timeout_s):
+        self.order.append((self.arm, "waited for"))
+        return True
+
+    def receive(self, timeout_s):
+        if isinstance(happens := self.script.get((self.arm, "import")), Exception):
+            raise happens
+        return {"ok": True}
 
     def request(self, request, timeout_s):
         what = request["do"]
         self.asked.append((self.arm, what, request.get("batch"), request.get("context"), request.get("seed")))
+        self.order.append((self.arm, what))
         happens = self.script.get((self.arm, what)) or self.script.get((self.arm, what, request.get("batch")))
         self.clock.now += self.start_s if what == "start" else self.cell_s
         if isinstance(happens, Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -125,6 +126,44 @@ def test_a_backend_that_vllm_replaced_is_told_and_not_credited(tmp_path, engines
     engines.asked.clear()
     go(tmp_path, engines)  # and is not started again
     assert not engines.asked
+
+
+def test_the_next_backend_is_imported_while_this_one_starts_and_none_while_steps_are_timed(tmp_path, engines):
+    go(tmp_path, engines)
+    order, names = engines.order, [arm.replace(":", "-") for arm in ARMS]
+    for name, following in itertools.pairwise(names):
+        begun, waited = order.index((following, "import")), order.index((following, "waited for"))
+        assert begun < order.index((name, "start")) < waited < order.index((name, "decode"))
+        assert order.index((name, "closed")) < order.index((following, "start"))  # one engine at a time
+    assert sorted(arm for arm, what in order if what == "closed") == sorted(names)
+
+
+def test_imports_that_fail_end_their_own_backend_only(tmp_path, engines):
+    engines.script = {("FLASHINFER", "import"): scripted.died()}
+    document, _ = go(tmp_path, engines)
+    states = {name: one["status"] for name, one in document["backends"].items()}
+    assert states.pop("FLASHINFER") == "failed"
+    assert set(states.values()) == {"measured"}
+    assert "signal -11" in document["backends"]["FLASHINFER"]["reason"]
+    assert ("FLASHINFER", "start") not in engines.order
+
+
+def test_what_was_imported_and_is_not_its_turn_is_ended(tmp_path, engines):
+    """vLLM's own choice turns out to be the backend that was to come next."""
+    two = {"backend": "FLASH_ATTN", "flash_attention_version": 2, "prefill_backend": None, "layers": 9}
+    engines.runs = {"FLASH_ATTN-3": [two]}
+    go(tmp_path, engines)
+    assert [what for arm, what in engines.order if arm == "FLASH_ATTN-2"] == ["import", "waited for", "closed"]
+    assert engines.order.index(("FLASH_ATTN-2", "closed")) < engines.order.index(("FLASHINFER", "start"))
+
+
+def test_on_a_processor_nothing_is_imported_beside(tmp_path, monkeypatch):
+    engines = scripted.install(monkeypatch, tmp_path, scripted.facts(scripted.CPU, capability=None))
+    engines.runs = {
+        "CPU_ATTN": [{"backend": "CPU_ATTN", "flash_attention_version": None, "prefill_backend": None, "layers": 1}]
+    }
+    go(tmp_path, engines)
+    assert "import" not in [what for _, what in engines.order]
 
 
 def test_what_runs_by_default_has_the_name_of_what_really_ran(tmp_path, engines):

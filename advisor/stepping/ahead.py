@@ -1,7 +1,7 @@
-"""The process of the next mode's engine: it imports vLLM while the present one is traced, which saves its half minute.
+"""The process of the next engine: it imports vLLM beside the present one, while no step is timed, which saves its half minute.
 
-Only the imports: nothing of the next engine is on the GPU yet, and what a trace tells of one is the GPU's own time. On a
-processor a trace tells host times, which a second process would lengthen: nothing is begun ahead there.
+Only the imports: nothing of the next engine is on the GPU yet. On a processor even they would lengthen what is told of the
+present one: nothing is begun ahead there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _IMPORTS_S = 300.0
 
 
 class Ahead:
-    """At most one process that waits. `make`: one for the mode of this name, not started yet. `wanted`: see above."""
+    """At most one process that waits. `make`: one of this name, not started yet. `wanted`: see above."""
 
     def __init__(self, make: Callable[[str], TargetProcess], wanted: bool):
         self._make, self._wanted = make, wanted
@@ -31,10 +31,16 @@ class Ahead:
             self._waiting[name] = process
             process.send({"do": "import"})
 
+    def wait(self, limit_s: float) -> None:
+        """Until what waits has imported everything, or has ended: it says so when it is its turn."""
+        for process in self._waiting.values():
+            process.speaks(limit_s)
+
     @contextlib.contextmanager
     def engine(self, name: str) -> Iterator[TargetProcess]:
-        """The process of this mode, ended with the block. Raises TargetDied and TargetTimeout of its imports."""
+        """The process of this name, ended with the block. Raises TargetDied and TargetTimeout of its imports."""
         process = self._waiting.pop(name, None)
+        self.close()  # of another, whose turn did not come
         if process is None:
             with self._make(name) as made:
                 yield made
