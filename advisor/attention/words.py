@@ -32,6 +32,7 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
         *keep(cells, default),
         *(line for name in backends if name != default for line in beside_default(name, backends, default)),
         *same_prefill(backends),
+        *other_graphs(backends, default),
     ]
 
 
@@ -131,6 +132,23 @@ def same_prefill(backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         f"prompts run MLA's prefill backend {told.pop()} with all of them: differences in prefill are not the backends'"
     ]
+
+
+def other_graphs(backends: Mapping[str, Mapping[str, Any]], default: str | None) -> list[str]:
+    """Backends that cannot be captured as vLLM's own choice is: vLLM gives them other graphs, which show in their steps."""
+    own = _graphs(backends.get(default or ""))
+    found: dict[str, list[str]] = {}
+    for name, backend in backends.items():
+        if own and (mode := _graphs(backend)) and mode != own:
+            found.setdefault(mode, []).append(name)
+    return [
+        f"vLLM gives {joined(names)} {mode} graphs and {default} {own}: what differs between them is not the attention alone"
+        for mode, names in found.items()
+    ]
+
+
+def _graphs(backend: Mapping[str, Any] | None) -> str | None:
+    return ((backend or {}).get("resolved") or {}).get("cudagraph_mode")
 
 
 # ---------------------------------------------------------------- figures

@@ -113,6 +113,23 @@ def test_a_winner_needs_more_than_the_noise(tmp_path, engines):
     )
 
 
+def test_backends_that_vllm_captures_otherwise_are_named(tmp_path, engines, monkeypatch):
+    """As with -cc.cudagraph_mode=FULL: FlashInfer's mixed steps cannot be in a full graph, and vLLM captures decode only."""
+    document, _ = go(tmp_path, engines)
+    assert "graphs" not in "\n".join(document["words"])
+    start = engines.start
+    monkeypatch.setattr(
+        engines, "start", lambda self, request: start(self, request) | {
+            "cudagraph_mode": "FULL_DECODE_ONLY" if self.arm in ("FLASHINFER", "FLASH_ATTN-2") else "FULL"
+        },
+    )  # fmt: skip
+    document, _ = go(tmp_path, engines, output=tmp_path / "other.json")
+    assert document["words"][-1] == (
+        "vLLM gives FLASH_ATTN:2 and FLASHINFER FULL_DECODE_ONLY graphs and FLASH_ATTN:3 FULL: what differs between them is not "
+        "the attention alone"
+    )
+
+
 def test_a_backend_that_vllm_replaced_is_told_and_not_credited(tmp_path, engines):
     three = {"backend": "FLASH_ATTN", "flash_attention_version": 3, "prefill_backend": None, "layers": 9}
     engines.runs = {"FLASHINFER": [three], "FLASH_ATTN-2": [three]}
