@@ -74,9 +74,9 @@ class Server:
     before the candidate is blamed.
 
     Set while the block runs: base_url, port, start_s (exec or fork to first token), launcher ("warm" or "cold"), launcher_s
-    (seconds that went into the imports of the process which it was forked from), lost_s (seconds that went into starts that
-    failed before); after it: stop_s, and leftovers (processes
-    that had to be killed although the server had ended).
+    (seconds that were waited for the imports of the process which it was forked from), launcher_import_s (that these imports took
+    in all: they may have begun before), lost_s (seconds that went into starts that failed before); after it: stop_s, and
+    leftovers (processes that had to be killed although the server had ended).
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Server:
         self._renew_caches, self._renewed = renew_caches, dict[str, str]()
         self._retried = retried or (lambda _why: None)
         self._warm = warm
-        self.launcher, self.launcher_s, self.lost_s = COLD, 0.0, 0.0
+        self.launcher, self.launcher_s, self.launcher_import_s, self.lost_s = COLD, 0.0, 0.0, 0.0
 
     @property
     def base_url(self) -> str:
@@ -272,7 +272,8 @@ class Server:
                 self._retried(f"launched cold: {why}")
             return None
         finally:
-            self.launcher_s += self._warm.import_s
+            self.launcher_s += self._warm.waited_s
+            self.launcher_import_s = max(self.launcher_import_s, self._warm.import_s)
 
     def _wait_ready(self) -> None:
         assert self._process is not None
@@ -396,6 +397,14 @@ class Server:
 
     def _failed(self, outcome: Outcome, reason: str, retryable: bool = False) -> LaunchFailed:
         return LaunchFailed(outcome, reason, error_lines(self.log_text()), self.log_path, retryable)
+
+
+def launcher_environment(
+    inherited: Mapping[str, str], caches: Mapping[str, str], env: Mapping[str, str], python: str
+) -> dict[str, str]:
+    """What a launcher has from which servers with these caches are forked, before any is. `env`: of all their commands."""
+    whole = with_own_tools(scrubbed_environment(inherited, {**PLUMBING, **caches, **env}), python)
+    return {**shared_environment(whole, {**env, SOCKETS: ""}), **env}
 
 
 def with_own_tools(env: dict[str, str], python: str) -> dict[str, str]:

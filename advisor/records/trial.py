@@ -83,7 +83,8 @@ class Trial:
     folder: str | None = None  # of the launch, relative to the study's folder
     start_s: float | None = None  # from exec, or the fork, to the first token
     launcher: str = "cold"  # "warm": forked from a process that had vLLM imported, as no server of a person's is
-    launcher_s: float | None = None  # that the imports of that process took, where this launch waited for them
+    launcher_s: float | None = None  # that this launch waited for the imports of that process
+    launcher_import_s: float | None = None  # that they took in all, where this launch was their first: begun ahead or not
     lost_s: float | None = None  # in starts that failed before the one that is counted
     start_up: StartUp | None = None  # what the start that is counted went into
     memory_free: float | None = None  # share of the memory that was free after the samples, on the fullest GPU
@@ -107,3 +108,8 @@ class Trial:
     @property
     def ok(self) -> bool:
         return self.outcome is Outcome.OK
+
+    @property
+    def imports_s(self) -> float:
+        """Seconds that the launcher's imports took, 0 where an earlier launch had them. Older journals have those waited for."""
+        return max(self.launcher_import_s or 0.0, self.launcher_s or 0.0)

@@ -50,6 +50,7 @@ class Launched(Protocol):
 
     launcher: str
     launcher_s: float
+    launcher_import_s: float
     lost_s: float
 
 
@@ -161,6 +162,7 @@ class Launch:
             leftovers=self.leftovers,
             launcher=self.launcher,
             launcher_s=round(self.server.launcher_s, 3) or None if self.server else None,
+            launcher_import_s=round(self.server.launcher_import_s, 3) or None if self.server else None,
             lost_s=round(self.server.lost_s, 3) or None if self.server else None,
             start_up=self.start_up(),
             command=self.command,

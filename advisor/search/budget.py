@@ -85,7 +85,7 @@ def typical_cost_s(done: Sequence[Trial]) -> float:
     """
     full = [trial for trial in done if trial.ok and trial.samples and not trial.dropped]
     executed = [trial for trial in full if trial.launcher != "warm"]
-    imports_s = max((trial.launcher_s or 0.0 for trial in done), default=0.0)
+    imports_s = max((trial.imports_s for trial in done), default=0.0)
     costs = [_fresh_s(trial, imports_s) for trial in (executed if len(executed) > 1 else full)]
     return statistics.median(costs) if costs else 0.0
 

@@ -40,7 +40,7 @@ def cold_start_s(trials: Sequence[Trial]) -> float | None:
         return None
     if any(trial.phase == COLD_START and trial.outcome is not Outcome.INTERRUPTED for trial in own):
         return None
-    return (baseline.start_s or 0.0) + IMPORTS * (baseline.launcher_s or 0.0) + (baseline.stop_s or 0.0)
+    return (baseline.start_s or 0.0) + IMPORTS * baseline.imports_s + (baseline.stop_s or 0.0)
 
 
 def _compiled(trial: Trial) -> bool:

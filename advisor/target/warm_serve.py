@@ -129,7 +129,8 @@ def launcher(request: dict) -> dict | None:
         return None
     let_processes_be_named()
     control.end_with_peer(False)
-    told = {"seconds": round(time.monotonic() - begun, 3), "left_out": request["without"], "failed": failed}
+    at = time.monotonic()  # the same clock for all processes of a machine
+    told = {"seconds": round(at - begun, 3), "at": at, "left_out": request["without"], "failed": failed}
     control.send({"ready": {**told, **facts(imports.platform_name(), use.names)}})
     order = fork_until_told_to_leave(control, guard, imports.against_a_fork, request.get("affinity"))
     if order is not None and cpu.is_ours():

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from advisor.launch.launcher import Launcher
 from advisor.launch.process import KILLED, Grace, GuardedProcess
-from advisor.launch.warm import Launcher
 
 from .conftest import SHORT
 from .test_server import living, wait_gone
@@ -209,7 +209,7 @@ class TestForked(ProcessContract):
         assert psutil.Process(launcher.pid).children() == []
 
     def test_it_does_not_need_the_launcher_any_more(self, tmp_path: Path) -> None:
-        launcher = Launcher(sys.executable, None, ENV, tmp_path / "launcher.log", lambda: None)
+        launcher = Launcher(sys.executable, None, ENV, tmp_path / "launcher.log")
         argv = (sys.executable, "-m", "program", "sleep")
         process = GuardedProcess(argv, ENV, tmp_path, tmp_path / "log", SHORT, guard=launcher.guard)
         pid = launcher.pid
@@ -225,9 +225,9 @@ def test_neither_launcher_nor_server_outlives_a_killed_advisor(tmp_path: Path) -
         import sys, time
         from pathlib import Path
         from advisor.launch.process import Grace, GuardedProcess
-        from advisor.launch.warm import Launcher
+        from advisor.launch.launcher import Launcher
         env, folder = {ENV!r}, Path({str(tmp_path)!r})
-        launcher = Launcher(sys.executable, None, env, folder / "launcher.log", lambda: None)
+        launcher = Launcher(sys.executable, None, env, folder / "launcher.log")
         argv = (sys.executable, "-m", "program", "family")
         process = GuardedProcess(argv, env, folder, folder / "log", Grace(0.3, 0.2), guard=launcher.guard)
         while not (folder / "log").exists() or (folder / "log").read_text().count("\\n") < 3:
@@ -249,15 +249,15 @@ def test_a_launcher_that_still_imports_does_not_outlive_a_killed_advisor(tmp_pat
         f"""
         import os, sys
         from pathlib import Path
-        from advisor.launch import warm
-        started = warm.subprocess.Popen
+        from advisor.launch import launcher
+        started = launcher.subprocess.Popen
         def tell(*args, **options):
             process = started(*args, **options)
             print(process.pid, flush=True)
             return process
-        warm.subprocess.Popen = tell
+        launcher.subprocess.Popen = tell
         env = {{**{ENV!r}, "FAKE_IMPORT": "slow"}}
-        warm.Launcher(sys.executable, None, env, Path({str(tmp_path / "log")!r}), lambda: None)
+        launcher.Launcher(sys.executable, None, env).wait()
         """
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -16,12 +17,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from advisor.launch import launcher as launcher_module
 from advisor.launch import server as server_module
-from advisor.launch import warm as warm_module
 from advisor.launch.failure import LaunchFailed
+from advisor.launch.launcher import Launcher, LauncherGone
 from advisor.launch.process import Grace, GuardedProcess
-from advisor.launch.server import FORKED_LOG, Server
-from advisor.launch.warm import ColdStart, Launcher, LauncherGone, WarmLauncher
+from advisor.launch.server import FORKED_LOG, Server, launcher_environment
+from advisor.launch.warm import ColdStart, WarmLauncher
 from advisor.records import Command, Outcome
 from advisor.target_process import script_path
 
@@ -35,8 +37,13 @@ SHARED = {"PYTHONPATH": str(WARM_SITE), "FAKE_TIME_SCALE": "0.1"}
 FAST = Grace(leader_s=0.05, group_s=0.05)
 
 
-def launcher(folder: Path, **env: str) -> Launcher:
-    return Launcher(sys.executable, "LlamaForCausalLM", {**ENV, **env}, folder / "launcher.log", lambda: None)
+@contextlib.contextmanager
+def launcher(folder: Path, **env: str) -> Iterator[Launcher]:
+    with contextlib.closing(
+        Launcher(sys.executable, "LlamaForCausalLM", {**ENV, **env}, folder / "launcher.log")
+    ) as running:
+        running.wait()
+        yield running
 
 
 @pytest.fixture
@@ -84,7 +91,7 @@ def test_it_imports_once_for_all_launches(tmp_path: Path, make_warm, serve) -> N
     [("cuda", "initialised CUDA"), ("thread", "started a thread (Pool)"), ("process", "started a process")],
 )
 def test_an_import_that_does_harm_is_named_and_left_out(tmp_path: Path, kind: str, why: str) -> None:
-    with contextlib.closing(launcher(tmp_path, FAKE_IMPORT=kind)) as running:
+    with launcher(tmp_path, FAKE_IMPORT=kind) as running:
         assert running.facts["left_out"] == ["vllm.compilation.backends"]
         assert f"importing vllm.compilation.backends {why}" in (tmp_path / "launcher.log").read_text()
         assert running.facts["threads"] == 1
@@ -92,7 +99,7 @@ def test_an_import_that_does_harm_is_named_and_left_out(tmp_path: Path, kind: st
 
 def test_an_import_that_only_asks_for_the_gpu_does_no_harm(tmp_path: Path) -> None:
     """FlashInfer's does; left out, it would be imported by each server, and the launcher would have begun anew for it."""
-    with contextlib.closing(launcher(tmp_path, FAKE_IMPORT="asks")) as running:
+    with launcher(tmp_path, FAKE_IMPORT="asks") as running:
         assert running.facts["left_out"] == [] and running.facts["failed"] == []
 
 
@@ -105,19 +112,19 @@ def test_an_import_that_only_asks_for_the_gpu_does_no_harm(tmp_path: Path) -> No
     ],
 )
 def test_a_launcher_of_no_use_says_why(tmp_path: Path, kind: str, why: str) -> None:
-    with pytest.raises(LauncherGone) as caught:
-        launcher(tmp_path, FAKE_IMPORT=kind)
+    with pytest.raises(LauncherGone) as caught, launcher(tmp_path, FAKE_IMPORT=kind):
+        pass
     assert why in str(caught.value)
     assert [child for child in psutil.Process().children() if "warm_serve" in " ".join(child.cmdline())] == []
 
 
 def test_a_python_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(LauncherGone, match="cannot be started"):
-        Launcher("/no/such/python", None, ENV, tmp_path / "log", lambda: None)
+        Launcher("/no/such/python", None, ENV, tmp_path / "log")
 
 
 def test_what_was_read_or_set_during_the_imports_is_known(tmp_path: Path) -> None:
-    with contextlib.closing(launcher(tmp_path)) as running:
+    with launcher(tmp_path) as running:
         used = running.facts["used"]
     assert {"VLLM_READ_AT_IMPORT", "FAKE_SET_BY_IMPORT", "FAKE_IMPORT"} <= set(used)
     assert "VLLM_RPC_BASE_PATH" not in used
@@ -166,6 +173,64 @@ def test_a_launcher_is_made_anew_when_what_all_share_has_changed(make_warm, serv
         assert warm.pid != first and living([first]) == []
 
 
+# ---------------------------------------------------------------- begun before the first launch
+
+
+@pytest.fixture
+def make_begun(tmp_path: Path) -> Iterator[Callable[..., WarmLauncher]]:
+    """A WarmLauncher with a launcher that was begun with these variables, which may be others than its launches have."""
+    with contextlib.ExitStack() as stack:
+
+        def make(shared: dict[str, str], **env: str) -> tuple[WarmLauncher, int]:
+            environment = launcher_environment(os.environ, {}, {**shared, **env}, sys.executable)
+            begun = Launcher(sys.executable, None, environment)
+            warm = WarmLauncher(sys.executable, None, "cuda", shared, tmp_path / "launcher.log", begun=begun)
+            stack.callback(warm.close)
+            return warm, begun.pid
+
+        yield make
+
+
+def test_a_launcher_that_was_begun_before_is_used(make_begun, serve, tmp_path: Path) -> None:
+    imports = tmp_path / "imports"
+    warm, pid = make_begun({**SHARED, "FAKE_IMPORTS": str(imports)})
+    with serve(warm) as running:
+        assert running.launcher == "warm" and warm.pid == pid
+        assert running.launcher_s > 0 and running.launcher_import_s > 0
+    with serve(warm) as running:
+        assert warm.pid == pid and running.launcher_s == running.launcher_import_s == 0
+    assert imports.read_text().split() == [str(pid)]
+
+
+def test_what_its_imports_took_is_known_without_waiting_for_them(make_begun, serve) -> None:
+    warm, pid = make_begun(SHARED)
+    deadline = time.monotonic() + 20
+    while not select.select([warm._launcher._socket], [], [], 0)[0] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(1.0)  # ready, and nobody asks
+    took = time.monotonic() - warm._launcher._begun
+    with serve(warm) as running:
+        assert warm.pid == pid and running.launcher_s < 0.5
+        assert 0 < running.launcher_import_s <= took - 1.0
+
+
+@pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "VLLM_READ_AT_IMPORT"])
+def test_one_that_was_begun_with_something_else_is_not_used(make_begun, serve, name: str) -> None:
+    """The second is no reason before it is known what the imports read."""
+    warm, pid = make_begun(SHARED, **{name: "/somewhere"})
+    with serve(warm) as running:
+        assert running.launcher == "warm" and warm.pid != pid
+        assert living([pid]) == []
+
+
+def test_a_guard_is_asked_for_only_when_the_launcher_is_ready(tmp_path: Path) -> None:
+    """What it is sent while it imports would end it."""
+    with contextlib.closing(Launcher(sys.executable, None, ENV)) as running:
+        argv = (sys.executable, "-m", "program", "sleep")
+        process = GuardedProcess(argv, ENV, tmp_path, tmp_path / "log", FAST, guard=running.guard)
+        assert running.facts and process.stop() == []
+
+
 # ---------------------------------------------------------------- deaths
 
 
@@ -199,8 +264,8 @@ def test_a_launcher_outlives_the_thread_that_started_it(make_warm, serve) -> Non
 
 
 def test_a_launcher_that_does_not_answer_is_given_up(make_warm, serve, monkeypatch) -> None:
-    monkeypatch.setattr(warm_module, "ANSWER_S", 0.3)
-    monkeypatch.setattr(warm_module, "LEAVE_S", 0.3)
+    monkeypatch.setattr(launcher_module, "ANSWER_S", 0.3)
+    monkeypatch.setattr(launcher_module, "LEAVE_S", 0.3)
     warm = make_warm()
     with serve(warm):
         stopped = warm.pid
@@ -292,7 +357,7 @@ def test_a_candidate_that_fails_both_ways_is_to_blame_itself(make_warm, serve) -
 def test_the_script_keeps_its_neighbours_out_of_the_path(tmp_path: Path) -> None:
     """advisor/target/ holds files whose names could hide installed modules."""
     folder = str(script_path("warm_serve").parent)
-    with contextlib.closing(launcher(tmp_path)) as running:
+    with launcher(tmp_path) as running:
         assert folder not in json.dumps(running.facts)
 
 

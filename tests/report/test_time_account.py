@@ -33,6 +33,17 @@ def test_a_forked_launch_has_the_launchers_imports_only():
     assert account[OWN] == pytest.approx(1.0)
 
 
+def test_imports_that_went_on_beside_the_inspection_are_counted_once():
+    """The launcher's 30 s began in the inspection; the launch waited for the last 4 of them. Wall time has no more than that."""
+    forked = trial(
+        launcher="warm", launcher_s=4.0, launcher_import_s=30.0, start_s=15.0, start_up=StartUp(None, load_s=3.0, rest_s=12.0),
+        total_s=40.0,
+    )  # fmt: skip
+    account = time_account([forked], 72.0, inspection_s=25.0)
+    assert account["imports"] == 25.0 + 4.0
+    assert account[OWN] == pytest.approx(72.0 - 25.0 - 39.0) and sum(account.values()) == pytest.approx(72.0)
+
+
 def test_imports_of_the_inspection_are_imports():
     account = time_account([trial()], 110.0, inspection_s=25.0)
     assert account["imports"] == 25.0 + 45.0 and account[OWN] == pytest.approx(5.0)

@@ -101,6 +101,8 @@ def test_fresh_launches_are_executed_and_their_room_is_kept():
     later = dataclasses.replace(forked, number=1, phase="search", launcher_s=None, total_s=55.0)
     assert typical_cost_s([forked, later]) == pytest.approx(90)
     assert Budget(2000.0).reserve_s([forked, later], Objective()) == pytest.approx(6 * 90)
+    ahead = dataclasses.replace(forked, launcher_s=2.0, launcher_import_s=25.0, total_s=57.0)  # most of it beside the inspection
+    assert typical_cost_s([ahead]) == pytest.approx(90)
     fresh = [trial(number, {}, 100.0, phase="confirm", total_s=80.0) for number in (2, 3)]
     assert typical_cost_s([forked, later, *fresh]) == 80
 

@@ -27,14 +27,14 @@ with TargetProcess(sys.executable, sys.argv[1], dict(os.environ)) as process:
 # The launcher that servers are forked from says who it is only when it has imported everything.
 WARM = """
 import os, subprocess, sys, pathlib
-from advisor.launch import warm
+from advisor.launch import launcher
 real = subprocess.Popen
 def told(*words, **more):
     process = real(*words, **more)
     print(process.pid, flush=True)
     return process
-warm.subprocess.Popen = told
-warm.Launcher(sys.executable, None, dict(os.environ), pathlib.Path(sys.argv[1]))
+launcher.subprocess.Popen = told
+launcher.Launcher(sys.executable, None, dict(os.environ), pathlib.Path(sys.argv[1])).wait()
 """
 
 
