@@ -21,6 +21,7 @@ from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.store import write_profile
 from advisor.space.candidates import SearchSpace, first_candidates
 from advisor.study import setup
+from advisor.study.ahead import Ahead, folder_of_tune
 from advisor.study.cold_start import measure_cold_start
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.launches import Launches, baseline_trial, how_to_continue
@@ -29,6 +30,7 @@ from advisor.study.searching import search_study
 from advisor.study.sitting import first_of_sitting
 from advisor.study.spaces import Spaces
 from advisor.verdict.confirm import confirm
+from advisor.verdict.decide import with_search_end
 from advisor.verdict.disturbed import with_disturbances
 from advisor.verdict.goals import with_front, with_goals
 
@@ -50,7 +52,8 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         parse_options(request.serve_args)  # a mistake there should cost no import of vLLM
         resolution = Resolution(request.engine_python, request.model, request.serve_env)
         stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
-        facts = setup.inspect(request, progress)
+        ahead = stack.enter_context(Ahead(request, lambda facts: folder_of_tune(request, facts)))  # and so does the launcher
+        facts = setup.inspect(request, progress, ahead.begin)
         path = setup.profile_file(request, facts)
         mirror = setup.storage_mirror(request, facts)
         study = stack.enter_context(setup.open_study(request, facts, progress))
@@ -58,7 +61,7 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         spaces = Spaces(request, facts, study.folder, resolution, progress)
         space = spaces.of(baseline_trial(study.trials))
         setup.check_not_empty(space)
-        runner = setup.runner(request, facts, study, client, progress.waiting)
+        runner = setup.runner(request, facts, study, client, progress.waiting, begun=ahead.launcher)
         stack.callback(runner.close)
         earlier = len(study.trials)
         launch = Launches(request, study, space, runner, progress, mirror)
@@ -79,23 +82,24 @@ def _measure(
         for note in setup.goal_notes(request, launch.baseline()):
             progress.note(note)
         launch.take(spaces.of(launch.baseline()))
-        search_study(request, facts, study, spaces, launch, progress)
+        ended = search_study(request, facts, study, spaces, launch, progress)
         progress.stage("verdict: fresh launches of the default and the finalists")
-        verdict = prove(lambda: _judged(request, launch), request, launch, progress)
+        verdict = prove(lambda: _judged(request, launch, ended, progress), request, launch, progress)
         measure_cold_start(request, launch, progress)
         return with_front(verdict, launch.done(), request.objective)
     except KeyboardInterrupt:
         raise Interrupted("stopped between two trials; no server is running", how_to_continue(study)) from None
 
 
-def _judged(request: TuneRequest, launch: Launches) -> Verdict:
-    """Fresh launches as far as they are missing, and what all of them say."""
+def _judged(request: TuneRequest, launch: Launches, ended: str, progress: Progress) -> Verdict:
+    """Fresh launches as far as they are missing, and what all of them say. `ended`: why the search did."""
     objective, budget = request.objective, request.budget
     since = first_of_sitting(launch.done(), now())
     verdict = confirm(
         lambda candidate, number: launch("confirm", candidate, number),
-        launch.done, objective, budget, since, request.quality_tolerance,
+        launch.done, objective, budget, since, request.quality_tolerance, progress.note,
     )  # fmt: skip
+    verdict = with_search_end(verdict, ended)
     verdict = with_goals(verdict, launch.done(), objective, request.workload, budget.confirm_rounds)
     return with_disturbances(verdict, launch.done())
 

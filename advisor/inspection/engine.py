@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from advisor.errors import EnvironmentMismatch, InputError
 from advisor.inspection.model import facts_from_config, has_weights, is_local, local_model
 from advisor.inspection.target import HINT, ask
-from advisor.records import BackendFacts, EngineFacts, GpuFacts, ModelFacts
+from advisor.records import BackendFacts, EngineFacts, FirstFacts, GpuFacts, ModelFacts
 
 _HUB_HINT = "there is no such folder either: give one, fetch the model, or check HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE"
 
 
 def describe(
-    python: str, model: str, serve_args: Sequence[str], gpu: GpuFacts, env: Mapping[str, str] | None = None
+    python: str,
+    model: str,
+    serve_args: Sequence[str],
+    gpu: GpuFacts,
+    env: Mapping[str, str] | None = None,
+    first_known: Callable[[FirstFacts], None] = lambda _facts: None,
 ) -> tuple[EngineFacts, ModelFacts]:
-    """Facts of the vLLM in `python` and of the model, cheap refusals first.
+    """Facts of the vLLM in `python` and of the model, cheap refusals first. `first_known`: as for inspect_all.
 
     Raises InputError for a wrong model folder and for serve arguments that vLLM's own parser refuses; EnvironmentMismatch
     where the interpreter has no working vLLM, its build does not suit `gpu`, or a hub model is neither cached nor
     reachable.
     """
     model_facts = describe_model(python, model, serve_args, env)
+    first_known(FirstFacts(gpu, model_facts))
     answer = ask(python, "describe", {"model": model, "argv": list(serve_args)}, env=env)
     engine = engine_from_answer(python, answer, gpu)
     # vLLM's own reading of the length beats ours, but not a person's --max-model-len, which it would only repeat.

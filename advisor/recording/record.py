@@ -19,16 +19,17 @@ from advisor.measure.client import usable_cores
 from advisor.measure.plan import plan_of
 from advisor.progress import Progress
 from advisor.recording.files import files_of, other_parts, shard_path
-from advisor.recording.grid import Grid, Recorded, Session, read_grid
+from advisor.recording.grid import Grid, Head, Recorded, Session, read_grid
 from advisor.recording.head import grid_name, identity_of, new_head
 from advisor.recording.order import part
 from advisor.recording.space import recorded_space
-from advisor.records import Candidate, Facts, Outcome, SamplingPlan, Trial
+from advisor.records import Candidate, Facts, FirstFacts, Outcome, SamplingPlan, Trial
 from advisor.request import TuneRequest
 from advisor.search.common_failure import check_common_failure
 from advisor.serving_profile.scrub import Scrubber, model_name, scrubber
 from advisor.serving_profile.store import file_name
 from advisor.study import setup
+from advisor.study.ahead import Ahead
 from advisor.study.endings import ends_are_told, termination_is_ctrl_c
 from advisor.study.launches import Launches, check_baseline
 from advisor.units import duration
@@ -70,24 +71,22 @@ def record(request: TuneRequest, wish: Wish, progress: Progress) -> Answer:
         resolution = Resolution(request.engine_python, request.model, request.serve_env)
         if wish.output is None or not files_of(wish.output):
             stack.enter_context(resolution)  # imports vLLM while the inspection does, in another process
-        facts = setup.inspect(request, progress)
+        ahead = stack.enter_context(Ahead(request, lambda facts: _folder_of_launches(request, wish, facts)))
+        facts = setup.inspect(request, progress, ahead.begin)
         clean = scrubber((facts.model.model, model_name(facts.model)), [request.serve_env], [request.serve_args])
-        whole = wish.output or FOLDER / f"{grid_name(request, facts)}.jsonl"
-        path = shard_path(whole, wish.shard)
+        whole, path = _files(request, wish, facts)
         identity = identity_of(request, facts, clean)
         others = other_parts(whole, path, identity)
         known = [*([read_grid(path)] if path.exists() else []), *others]
         plan = _plan(request, wish, known)
         head = known[0].head if known else new_head(request, facts, whole, identity, clean, resolution, progress)
         resolution.close()
-        grid = stack.enter_context(
-            Grid(path, request.runs / f"record-{file_name(path.stem)}", head, identity, clean.text)
-        )
+        grid = stack.enter_context(Grid(path, _folder(request, path), head, identity, clean.text))
         client = stack.enter_context(setup.client(request, facts, grid))
-        runner = setup.runner(request, facts, grid, client, progress.waiting, plan)
+        runner = setup.runner(request, facts, grid, client, progress.waiting, plan, ahead.launcher)
         stack.callback(runner.close)
         launch = Launches(request, grid, recorded_space(head), runner, progress, None)
-        todo = Todo(part(head.candidates[: wish.configs], wish.shard or (0, 1)), wish.launches)
+        todo = _todo(head, wish)
         elsewhere = [trial for other in others for trial in other.trials]
         progress.note(f"grid {path}: {todo.told([*elsewhere, *grid.trials])}")
         if todo.next([*elsewhere, *grid.trials]):
@@ -95,6 +94,25 @@ def record(request: TuneRequest, wish: Wish, progress: Progress) -> Answer:
         ended = _launches(launch, grid, todo, elsewhere, begun + request.budget.total_s)
         trials = [*elsewhere, *grid.trials]
         return Answer(path, todo.finished(trials), len(todo.candidates), ended)
+
+
+def _files(request: TuneRequest, wish: Wish, facts: Facts | FirstFacts) -> tuple[Path, Path]:
+    """The grid's file and that of this part, which may be the same one."""
+    whole = wish.output or FOLDER / f"{grid_name(request, facts)}.jsonl"
+    return whole, shard_path(whole, wish.shard)
+
+
+def _folder(request: TuneRequest, path: Path) -> Path:
+    """Of the launches' logs and raw results."""
+    return request.runs / f"record-{file_name(path.stem)}"
+
+
+def _folder_of_launches(request: TuneRequest, wish: Wish, facts: FirstFacts) -> Path | None:
+    """None where the files lack no launch. Raises InputError."""
+    whole, path = _files(request, wish, facts)
+    known = [read_grid(item) for item in files_of(whole)]
+    trials = [trial for grid in known for trial in grid.trials]
+    return _folder(request, path) if not known or _todo(known[0].head, wish).next(trials) else None
 
 
 def _launches(launch: Launches, grid: Grid, todo: Todo, elsewhere: Sequence[Trial], end: float) -> str:
@@ -109,6 +127,10 @@ def _launches(launch: Launches, grid: Grid, todo: Todo, elsewhere: Sequence[Tria
         launch("search", candidate)
         check_common_failure([trial for trial in grid.trials[first:] if trial.phase == "search"])
     return "everything is recorded"
+
+
+def _todo(head: Head, wish: Wish) -> Todo:
+    return Todo(part(head.candidates[: wish.configs], wish.shard or (0, 1)), wish.launches)
 
 
 class Todo:

@@ -9,7 +9,7 @@ One file a stage; others import from here: `from advisor.records import Trial`.
 
 from advisor.records.candidate import Candidate, Command, Rejection
 from advisor.records.engine import Active, Finding, GraphSteps, Resolved, StartUp
-from advisor.records.facts import BackendFacts, EngineFacts, Facts, GpuFacts, ModelFacts
+from advisor.records.facts import BackendFacts, EngineFacts, Facts, FirstFacts, GpuFacts, ModelFacts
 from advisor.records.json_shape import fingerprint, from_json, to_json
 from advisor.records.machine import Foreign, Spread, Telemetry
 from advisor.records.objective import Objective, SloLimit
@@ -32,6 +32,7 @@ __all__ = [
     "Facts",
     "Finalist",
     "Finding",
+    "FirstFacts",
     "Foreign",
     "FrontPoint",
     "GateResult",

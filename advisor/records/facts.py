@@ -77,6 +77,14 @@ class ModelFacts:
 
 
 @dataclass(frozen=True)
+class FirstFacts:
+    """What is known before the installed vLLM has been asked, which takes its imports. It may find another length of the model."""
+
+    gpu: GpuFacts
+    model: ModelFacts
+
+
+@dataclass(frozen=True)
 class Facts:
     gpu: GpuFacts
     engine: EngineFacts

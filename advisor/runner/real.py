@@ -229,8 +229,7 @@ class RealRunner:
         return max(tried, default=None)
 
     def _command(self, job: Job) -> Command:
-        model = self._facts.model.model
-        path = str(Path(model).resolve()) if Path(model).is_dir() else model  # the server runs in its own folder
+        path = served_model(self._facts.model.model)
         engine = self._facts.engine
         counting = metrics_arguments(engine.flags, engine.platform) if job.soak_s else ()
         env = {**COUNT_OFTEN, **self._serve_env} if counting else self._serve_env
@@ -247,6 +246,11 @@ class RealRunner:
             folder = base.with_name(f"{base.name}-{again}")
         folder.mkdir(parents=True)
         return folder
+
+
+def served_model(model: str) -> str:
+    """As the server is told: a folder's whole path, wherever the server runs."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
 
 
 class JobInterrupted(KeyboardInterrupt):

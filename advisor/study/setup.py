@@ -12,6 +12,7 @@ from advisor.engine.render import check_version
 from advisor.errors import InputError
 from advisor.inspection.inspect_all import inspect_all
 from advisor.journal import Study
+from advisor.launch.launcher import Launcher
 from advisor.launch.warm import WarmLauncher
 from advisor.launch.warm_choice import COLD
 from advisor.measure import taints
@@ -21,7 +22,7 @@ from advisor.measure.plan import known_prompts, plan_of
 from advisor.measure.saturation import load_note
 from advisor.measure.workload import check_fits
 from advisor.progress import Progress
-from advisor.records import Active, Facts, SamplingPlan, Trial
+from advisor.records import Active, Facts, FirstFacts, SamplingPlan, Trial
 from advisor.request import TuneRequest
 from advisor.runner.base import Earlier
 from advisor.runner.real import RealRunner
@@ -33,10 +34,13 @@ from advisor.space.spec import SpaceSpec, load_space
 from advisor.target_process import dropped_variables
 
 
-def inspect(request: TuneRequest, progress: Progress) -> Facts:
-    """GPU, engine and model, checked against what was asked for."""
+def inspect(
+    request: TuneRequest, progress: Progress, first_known: Callable[[FirstFacts], None] = lambda _facts: None
+) -> Facts:
+    """GPU, engine and model, checked against what was asked for. `first_known`: as for inspect_all."""
     progress.stage("inspect: GPU, vLLM, model")
-    facts = inspect_all(request.model, request.gpu, request.engine_python, request.serve_args, request.serve_env)
+    python, arguments, env = request.engine_python, request.serve_args, request.serve_env
+    facts = inspect_all(request.model, request.gpu, python, arguments, env, first_known)
     check_version(facts.engine.vllm_version)
     check_fits(request.workload, _max_length(request, facts))
     ignored = [name for name in dropped_variables(os.environ) if name not in request.serve_env]
@@ -69,10 +73,14 @@ def profile_file(request: TuneRequest, facts: Facts) -> Path:
     return file
 
 
-def study_name(request: TuneRequest, facts: Facts) -> str:
+def study_name(request: TuneRequest, facts: Facts | FirstFacts) -> str:
     """The person's, or one for each goal: their trials are measured and searched for different things."""
     words = (Path(facts.model.model).resolve().name, facts.gpu.slug, request.workload.name, request.objective.slug)
     return request.study or "-".join(filter(None, words))
+
+
+def study_folder(request: TuneRequest, facts: Facts | FirstFacts) -> Path:
+    return request.runs / file_name(study_name(request, facts))
 
 
 def storage_mirror(request: TuneRequest, facts: Facts) -> StorageMirror | None:
@@ -101,7 +109,7 @@ def open_study(request: TuneRequest, facts: Facts, progress: Progress) -> Study:
         "space": space_spec(request, facts).model_dump(mode="json", by_alias=True),
         "samples": request.samples,
     }
-    study = Study(request.runs / file_name(name), name, identity)
+    study = Study(study_folder(request, facts), name, identity)
     again = f": continues after {len(study.trials)} trials" if study.resumed else ""
     progress.note(f"study {study.name} in {study.folder}{again}")
     progress.resumed(study.spent_s)
@@ -158,27 +166,32 @@ def runner(
     bench: BenchClient,
     waiting: Callable[[str, float], None],
     plan: SamplingPlan | None = None,
+    begun: Launcher | None = None,
 ) -> RealRunner:
-    """Real launches on this machine, in the study's folder. `plan`: one that the baseline need not decide any more."""
+    """Real launches on this machine, in the study's folder. `plan`: one that the baseline need not decide any more. `begun`: a
+    launcher that imports already (study/ahead.py).
+    """
     return RealRunner(
         facts, request.workload, request.serve_args, request.serve_env, study.folder, bench, request.limits, waiting,
         request.client_processes, request.objective, _earlier(study.trials, plan), judge_machine=taints.judge,
         evaluation=request.quality_command, evaluation_timeout_s=request.quality_timeout_s,
-        warm=_warm_launcher(request, facts, study, waiting),
+        warm=_warm_launcher(request, facts, study, waiting, begun),
     )  # fmt: skip
 
 
 def _warm_launcher(
-    request: TuneRequest, facts: Facts, study: Study, waiting: Callable[[str, float], None]
+    request: TuneRequest, facts: Facts, study: Study, waiting: Callable[[str, float], None], begun: Launcher | None
 ) -> WarmLauncher | None:
     """None where baseline and search are launched cold: as wished, for a start's own sake, or as the baseline was."""
     baseline = next((trial for trial in study.trials if trial.phase == "baseline" and trial.ok), None)
     wanted = baseline.launcher if baseline else request.launcher
     if wanted == COLD or "start_s" in request.objective.metrics:
+        if begun is not None:  # whoever began it foresaw something else: it must not import beside a launch
+            begun.close()
         return None
     python, log = facts.engine.python, study.folder / "launcher.log"
     model, kind, env = facts.model.architecture, facts.gpu.kind, request.serve_env
-    return WarmLauncher(python, model, kind, env, log.resolve(), lambda what: waiting(what, 0.0))
+    return WarmLauncher(python, model, kind, env, log.resolve(), lambda what: waiting(what, 0.0), begun)
 
 
 def _earlier(trials: Sequence[Trial], plan: SamplingPlan | None = None) -> Earlier:
