@@ -193,6 +193,11 @@ class Server:
             if not isinstance(error, KeyboardInterrupt):  # a person who ends it all needs no other reason to end
                 raise
 
+    @property
+    def pid(self) -> int | None:
+        """The process that was launched: the API server, or the parent of several."""
+        return self._process.pid if self._process else None
+
     def pids(self) -> list[int]:
         """The server's first process and all that it started."""
         return [process.pid for process in self._process.processes()] if self._process else []

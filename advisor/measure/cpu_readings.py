@@ -19,6 +19,7 @@ PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 NAMED = 3  # foreign processes that are named
 LEAST_NAMED_CORES = 0.02
+API_SERVER = "VLLM::APIServer"  # process names of --api-server-count 2 and more; of a name Linux keeps 15 characters
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,22 @@ def busiest(
     return tuple(
         Foreign(pid, after[pid].name, cores=round(used[pid], 3)) for pid in most if used[pid] >= LEAST_NAMED_CORES
     )
+
+
+def api_server_threads(known: Mapping[int, Process], server: int, proc: Path = PROC) -> dict[int, int]:
+    """Ticks of the thread that answers all requests of an API server, its process's first one (uvicorn runs there), by process.
+
+    `server` is the process that was launched: the only API server, or the parent of several, which vLLM names.
+    """
+    several = [pid for pid in family(known, server) if pid in known and known[pid].name.startswith(API_SERVER)]
+    lines = {pid: _text(proc / str(pid) / "task" / str(pid) / "stat") for pid in several or [server]}
+    return {pid: read_process(line).ticks for pid, line in lines.items() if line}
+
+
+def busiest_thread(before: Mapping[int, int], after: Mapping[int, int], passed_s: float) -> float | None:
+    """Share of a core, 0 to 1, that the busiest of these threads used; None where none was there all the time."""
+    used = [(ticks - before[pid]) * TICK_S for pid, ticks in after.items() if pid in before]
+    return round(min(1.0, max(used) / passed_s), 4) if used and passed_s > 0 else None
 
 
 # ---------------------------------------------------------------- the whole machine, and the container

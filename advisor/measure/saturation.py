@@ -8,6 +8,7 @@ is that number over the latency, so that a gain in throughput is the same gain i
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ _GROWTH = 2.5
 _FEW = 2.0  # so many more in flight are chance
 _LEAST_ACHIEVED = 0.6  # of the rate, with the time that the last answers take
 _THROUGHPUT = ("output_tok_s", "input_tok_s", "requests_s")
+# One thread of an API server reads all requests and writes all answers; a whole sample has a beginning and an end without load.
+API_SERVER_FULL = 0.9
 
 
 def with_requests(sample: Sample, raw: Mapping[str, Any], workload: Workload, slo: Sequence[SloLimit]) -> Sample:
@@ -67,6 +70,22 @@ def keeps_up(samples: Sequence[Sample], rate: float) -> bool | None:
     return sum(sample.requests_s for sample in rows) / len(rows) >= rate * _LEAST_ACHIEVED
 
 
+def api_server_note(samples: Sequence[Sample], metric: str) -> str | None:
+    """The limit is not the engine where an API server's only thread is always busy: told with its share, and the GPU's."""
+    seen = [sample.telemetry for sample in samples if sample.telemetry and sample.telemetry.api_server_share is not None]
+    if not seen:
+        return None
+    share = statistics.median(one.api_server_share for one in seen)
+    if share < API_SERVER_FULL:
+        return None
+    gpu = [one.gpu_share.median for one in seen if one.gpu_share is not None]
+    idle = f", and the GPU was busy {statistics.median(gpu):.0%} of the time" if gpu else ""
+    return (
+        f"the API server is the limit at this load: its thread was busy {share:.0%} of the time{idle}. Settings of the engine can "
+        f"hardly raise {metric} there; several API servers (--serve-args \"--api-server-count 4\") share the work"
+    )
+
+
 def load_note(samples: Sequence[Sample], workload: Workload, objective: Objective) -> str | None:
     """What a person should know about this load and this objective before the search; None: nothing, or several loads."""
     if workload.loads:
@@ -77,6 +96,8 @@ def load_note(samples: Sequence[Sample], workload: Workload, objective: Objectiv
     if objective.find_load or not any(metric in throughput for metric in objective.metrics):
         return None
     metric = next(metric for metric in objective.metrics if metric in throughput)
+    if note := api_server_note(samples, metric):
+        return note
     if workload.rate is None:
         return (
             f"{workload.concurrency} requests are always in flight, so throughput is that over the time of a request: a gain "

@@ -49,6 +49,7 @@ class Guard:
         self.share_before = gpu_readings.settled_share(self.reader) if self.reader.available else None
         self.before = self.reader.look()
         self.at_warm: GpuLook | None = None
+        self.server: int | None = None  # pid of the launched server, as soon as there is one
 
     def warm(self) -> None:
         """The memory that is used now, and the processes that came since the launch, are the server's."""
@@ -80,6 +81,7 @@ class Watch:
     def __enter__(self) -> Watch:
         self._since_us = int(time.time() * 1e6)
         self._before = cpu_readings.snapshot()
+        self._api_before = self._api_servers(self._before)
         self._thread.start()
         return self
 
@@ -87,19 +89,26 @@ class Watch:
         self._over.set()
         self._thread.join()
         after = cpu_readings.snapshot()
+        api_after = self._api_servers(after)
         ours = cpu_readings.family(after.processes, os.getpid()) | cpu_readings.family(self._before.processes, os.getpid())
         guard = self._guard
         foreign = gpu_readings.foreign(self._processes, self._shares, guard.before, guard.at_warm or GpuLook(), ours)
+        passed_s = after.at_s - self._before.at_s
         self.telemetry = assemble(
             guard.kind,
             self._moments,
-            after.at_s - self._before.at_s,
+            passed_s,
             cpu=cpu_readings.between(self._before, after, os.getpid()),
+            api_server_share=cpu_readings.busiest_thread(self._api_before, api_after, passed_s),
             foreign=foreign,
             share_before=guard.share_before,
             limits=guard.reader.limits(),
             warm=guard.at_warm or GpuLook(),
         )
+
+    def _api_servers(self, at: cpu_readings.CpuSnapshot) -> dict[int, int]:
+        server = self._guard.server
+        return {} if server is None else cpu_readings.api_server_threads(at.processes, server)
 
     def _run(self) -> None:
         begun = time.thread_time()
@@ -138,6 +147,7 @@ def assemble(
     duration_s: float,
     *,
     cpu: cpu_readings.CpuUse = cpu_readings.CpuUse(),  # noqa: B008 (frozen)
+    api_server_share: float | None = None,
     foreign: Sequence[Foreign] = (),
     share_before: float | None = None,
     limits: tuple[float | None, int | None] = (None, None),
@@ -169,6 +179,7 @@ def assemble(
         clock_reasons=reason_shares(gpus),
         gpu_processes=tuple(foreign),
         load=spread(moment.load for moment in moments),
+        api_server_share=api_server_share,
         **{name: value for name, value in asdict(cpu).items() if name != "cpu_processes"},
         cpu_processes=cpu.cpu_processes,
     )

@@ -126,6 +126,7 @@ class RealRunner:
         )  # fmt: skip
         with server:
             launch.times["start_s"] = server.start_s
+            guard.server = server.pid
             sampling = self._sampling(server, launch, guard)
             if launch.job.seeds and not launch.is_lost():  # by its start alone, where that is the objective
                 with launch.timed("warmup_s"):

@@ -94,16 +94,14 @@ def _larger_graphs(workload: Workload, limits: Limits, settings: Sequence[Settin
 
 
 def _short_prompts(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:
-    """By default a step that holds a prompt runs in pieces, with FULL in one graph where prompt and batch fit the largest. vLLM says of
-    FULL that it can be good where prompts are small (config/compilation.py of 0.26), not by how much: as much as a figure from
-    elsewhere may be off is expected, give or take the same."""
+    """By default a step that holds a prompt runs in pieces, with FULL in one graph where prompt and batch fit the largest. vLLM
+    says of FULL that it can be good where prompts are small (config/compilation.py of 0.26), not by how much: as much as a figure
+    from elsewhere may be off is expected, give or take the same."""
     batch = min(workload.concurrency or 0, limits.max_num_seqs)
     tokens, largest = batch + workload.input_tokens, max(limits.capture_sizes, default=0)
     if batch and tokens <= largest and "FULL" in _values(_MODE, settings):
-        yield (
-            [Point(Candidate({_MODE: "FULL"}), _MORE, _MORE)],
-            f"a step with a prompt of {workload.input_tokens} tokens and {batch} requests fits a graph: {_MODE}=FULL is tried first",
-        )
+        step = f"a prompt of {workload.input_tokens} tokens and {batch} requests"
+        yield [Point(Candidate({_MODE: "FULL"}), _MORE, _MORE)], f"a step with {step} fits a graph: {_MODE}=FULL is tried first"
 
 
 def _sequences(workload: Workload, limits: Limits, settings: Sequence[SettingChoices]) -> Found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from advisor.measure.saturation import load_note
+from advisor.measure.saturation import api_server_note, load_note
 from advisor.records import Candidate, Decision, FrontPoint, Objective, Trial, Verdict, Workload
 from advisor.search.pareto import pareto_front
 from advisor.search.scores import evidence, measured_default, scores, slo_breaches, slo_violation
@@ -99,11 +99,12 @@ def _has_good(trial: Trial | None) -> bool:
 
 
 def _with_load(verdict: Verdict, trials: Sequence[Trial], objective: Objective, workload: Workload) -> Verdict:
-    """Below saturation no setting can raise the throughput, which is why none did."""
+    """Below saturation, or where the API server is the limit, no setting can raise the throughput, which is why none did."""
     default = measured_default(trials, objective)
-    if verdict.decision is Decision.IMPROVED or workload.rate is None or default is None:
+    if verdict.decision is Decision.IMPROVED or default is None:
         return verdict
-    note = load_note(default.samples, workload, objective)
+    limited = workload.rate is not None or api_server_note(default.samples, objective.metric)
+    note = load_note(default.samples, workload, objective) if limited else None
     return dataclasses.replace(verdict, reason=f"{verdict.reason}; {note}") if note else verdict
 
 

@@ -14,8 +14,10 @@ from advisor.measure import cpu_readings
 from advisor.measure.cpu_readings import (
     CpuSnapshot,
     Process,
+    api_server_threads,
     between,
     busiest,
+    busiest_thread,
     core_ticks,
     family,
     read_process,
@@ -113,3 +115,46 @@ def test_a_childs_work_is_ours_and_its_work_counts_for_a_stranger_as_well() -> N
     assert theirs.own_cores == 0
     assert ours.own_cores * (after.at_s - before.at_s) > 0.8 * BURN_S
     assert theirs.foreign_cores - ours.foreign_cores == pytest.approx(ours.own_cores, abs=0.1)
+
+
+# ---------------------------------------------------------------- the thread of an API server
+
+
+def thread(proc: Path, pid: int, ticks: int) -> None:
+    folder = proc / str(pid) / "task" / str(pid)
+    folder.mkdir(parents=True)
+    (folder / "stat").write_text(f"{pid} (x) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 0 0 0")
+
+
+def test_the_only_api_server_is_the_launched_process_and_several_have_names(tmp_path: Path) -> None:
+    for pid, ticks in {10: 5, 11: 70, 12: 80, 13: 900}.items():
+        thread(tmp_path, pid, ticks)
+    one = {10: Process(1, "python3", 0), 13: Process(10, "VLLM::EngineCor", 0)}
+    assert api_server_threads(one, 10, tmp_path) == {10: 5}
+    several = one | {pid: Process(10, "VLLM::APIServer", 0) for pid in (11, 12)} | {14: Process(1, "VLLM::APIServer", 0)}
+    assert api_server_threads(several, 10, tmp_path) == {11: 70, 12: 80}
+    assert api_server_threads({}, 99, tmp_path) == {}  # it has ended
+
+
+def test_the_busiest_thread_counts_and_one_that_came_in_between_does_not() -> None:
+    second = round(1 / cpu_readings.TICK_S)
+    assert busiest_thread({11: 0, 12: 0}, {11: second, 12: 3 * second, 13: 9 * second}, 4.0) == 0.75
+    assert busiest_thread({}, {13: second}, 4.0) is None and busiest_thread({11: 0}, {11: second}, 0.0) is None
+
+
+MAIN_SPINS = "while True: pass"
+OTHER_SPINS = "import threading, time; threading.Thread(target=lambda: all(iter(int, 1)), daemon=True).start(); time.sleep(60)"
+
+
+@pytest.mark.parametrize(("code", "busy"), [(MAIN_SPINS, True), (OTHER_SPINS, False)], ids=["first thread", "another thread"])
+def test_a_real_process_is_judged_by_its_first_thread(code: str, busy: bool) -> None:
+    """Requests are answered in the first one: what tokenizers' threads use does not hold it up."""
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            time.sleep(0.3)
+            before, begun = api_server_threads({}, process.pid), time.monotonic()
+            time.sleep(0.6)
+            share = busiest_thread(before, api_server_threads({}, process.pid), time.monotonic() - begun)
+        finally:
+            process.kill()
+    assert share > 0.2 if busy else share < 0.2

@@ -12,7 +12,7 @@ from advisor.measure.client import read_sample
 from advisor.measure.saturation import keeps_up, load_note, with_requests
 from advisor.measure.slo import breaches, compliance, parse_slo, violation
 from advisor.measure.summary import summarise
-from advisor.records import Objective, SloLimit, Workload
+from advisor.records import Objective, SloLimit, Spread, Telemetry, Workload
 from tests.measure.raw_results import WORKLOAD, fail, made, recorded
 
 
@@ -201,6 +201,25 @@ def test_a_closed_loop_is_called_one():
     assert sample.in_flight == ()
     assert load_note([sample], WORKLOAD, Objective()).startswith("2 requests are always in flight")
     assert load_note([sample], WORKLOAD, Objective("tpot_ms.p50")) is None
+
+
+def with_api_server(sample, share, gpu=0.19):
+    spread = None if gpu is None else Spread(gpu, 0.0, 0.6)
+    return dataclasses.replace(sample, telemetry=Telemetry("cuda", gpu_share=spread, api_server_share=share))
+
+
+def test_an_api_server_that_is_always_busy_is_the_limit_and_told_so():
+    sample, _ = judged(made(), "ttft<1s")
+    told = load_note([with_api_server(sample, 0.97)], WORKLOAD, Objective())
+    assert told.startswith("the API server is the limit at this load: its thread was busy 97% of the time, and the GPU")
+    assert "the GPU was busy 19% of the time" in told
+    assert "hardly raise output_tok_s" in told and "--api-server-count" in told
+    assert "GPU" not in load_note([with_api_server(sample, 0.97, gpu=None)], WORKLOAD, Objective())
+    for other in (0.89, None):
+        assert "API server" not in load_note([with_api_server(sample, other)], WORKLOAD, Objective())
+    one_of_three = [with_api_server(sample, share) for share in (0.95, 0.7, 0.8)]
+    assert "API server" not in load_note(one_of_three, WORKLOAD, Objective())
+    assert load_note([with_api_server(sample, 0.97)], WORKLOAD, Objective("tpot_ms.p50")) is None
 
 
 # ---------------------------------------------------------------- vLLM's own count

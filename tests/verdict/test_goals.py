@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from advisor.records import Candidate, Compared, Decision, Objective, Outcome, SloLimit, Workload
+from advisor.records import Candidate, Compared, Decision, Objective, Outcome, SloLimit, Telemetry, Workload
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm
 from advisor.verdict.decide import decide
@@ -23,12 +23,12 @@ LIMITED = Objective(slo=SLO)
 X = Candidate({"--a": 1})
 
 
-def launch(number, settings, tok_s, ttft_ms=100.0, within=1.0, phase="search", round=None, in_flight=()):
+def launch(number, settings, tok_s, ttft_ms=100.0, within=1.0, phase="search", round=None, in_flight=(), api=None):
     made = trial(number, settings, tok_s, phase=phase, round=round)
     samples = [
         dataclasses.replace(
             item, ttft_ms={"mean": ttft_ms, "p50": ttft_ms, "p90": ttft_ms, "p99": ttft_ms}, slo_within={SLO[0].label: within},
-            slo_share=within, goodput_requests_s=within * 6.4, in_flight=in_flight,
+            slo_share=within, goodput_requests_s=within * 6.4, in_flight=in_flight, telemetry=Telemetry(api_server_share=api),
         )
         for item in made.samples
     ]  # fmt: skip
@@ -298,6 +298,13 @@ def test_below_saturation_is_the_reason_for_no_gain():
     growing = verdict_of(study(100.0, in_flight=(2.0, 8.0, 14.0, 20.0)), Objective(), RATE)
     assert "below saturation" not in growing.reason
     assert "below saturation" not in verdict_of(study(100.0), Objective()).reason
+
+
+def test_an_api_server_that_is_the_limit_is_the_reason_for_no_gain():
+    limited = verdict_of(study(100.0, api=0.98), Objective())
+    assert limited.decision is Decision.KEEP_DEFAULTS and "the API server is the limit at this load" in limited.reason
+    for other in (verdict_of(study(100.0, api=0.5), Objective()), verdict_of(study(130.0, api=0.98), Objective())):
+        assert "API server" not in other.reason
 
 
 def test_a_challenger_that_breaks_the_slo_once_is_no_better_than_a_default_that_always_does():
