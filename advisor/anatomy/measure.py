@@ -49,14 +49,14 @@ class Turn:
     following: str | None = None
 
 
-def process(name: str, measuring: Measuring) -> TargetProcess:
+def process(name: str, python: str, environment: Mapping[str, str], logs: Path) -> TargetProcess:
     """That of the mode of this name, not started yet."""
-    measuring.logs.mkdir(parents=True, exist_ok=True)
-    return TargetProcess(measuring.python, "anatomy", measuring.environment, log_of(name, measuring))
+    logs.mkdir(parents=True, exist_ok=True)
+    return TargetProcess(python, "anatomy", environment, log_of(name, logs))
 
 
-def log_of(name: str, measuring: Measuring) -> Path:
-    return measuring.logs / f"{name}.log"
+def log_of(name: str, logs: Path) -> Path:
+    return logs / f"{name}.log"
 
 
 def measure(turn: Turn, measuring: Measuring, machine: dict[str, Any], ahead: Ahead) -> Iterator[dict[str, Any]]:
@@ -64,7 +64,7 @@ def measure(turn: Turn, measuring: Measuring, machine: dict[str, Any], ahead: Ah
 
     `machine`: bandwidth and cost of a launch, measured by the first mode that comes so far.
     """
-    mode, log = turn.mode, log_of(turn.mode.name, measuring)
+    mode, log = turn.mode, log_of(turn.mode.name, measuring.logs)
     state = {
         "title": mode.title, "settings": dict(mode.settings), "status": FAILED, "reason": None, "log": log.name,
         "resolved": {}, "start": {}, "loaded": {}, "decode": [], "prefill": [],

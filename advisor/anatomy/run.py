@@ -15,7 +15,7 @@ from advisor.anatomy.measure import Measuring, Turn, measure, process
 from advisor.engine.render import serve_arguments
 from advisor.errors import AdvisorError, InputError
 from advisor.inspection.resolution import Resolution
-from advisor.records import Candidate, Facts
+from advisor.records import Candidate, Facts, FirstFacts, GpuFacts, ModelFacts
 from advisor.serving_profile.scrub import Scrubber, model_name
 from advisor.serving_profile.store import file_name
 from advisor.stepping.ahead import Ahead
@@ -49,28 +49,55 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
     the same conditions is not measured again. Raises InputError and EnvironmentMismatch before anything is measured, and the
     reason of the last mode where none could be.
     """
-    with Resolution(wish.engine_python, wish.model, wish.env) as resolution:  # imports vLLM while the inspection does
-        facts = _inspected(wish)
-        planned = _plan(wish, facts, resolution)
+    with contextlib.ExitStack() as ending:
+        begun: list[Ahead] = []
+
+        def first_known(first: FirstFacts) -> None:
+            """The first mode's process imports vLLM while the inspection does."""
+            begun.append(_ahead(wish, first.gpu, first.model))
+            ending.callback(begun[0].close)
+            begun[0].begin(wish.modes[0].name)
+
+        with Resolution(
+            wish.engine_python, wish.model, wish.env
+        ) as resolution:  # imports vLLM while the inspection does
+            facts = _inspected(wish, first_known)
+            planned = _plan(wish, facts, resolution)
+        ahead = begun[0] if begun else ending.enter_context(contextlib.closing(_ahead(wish, facts.gpu, facts.model)))
+        return _measured(wish, facts, planned, ahead, note)
+
+
+def _measured(
+    wish: Wish, facts: Facts, planned: Sequence[planning.Planned], ahead: Ahead, note: Callable[[str], None]
+) -> tuple[dict[str, Any], Path]:
     clean = cleaner(facts, wish.serve_args, wish.env)
     first = next((item.resolved for item in planned if not item.reason), None)
     if first is None:
         raise InputError(planned[0].reason or "no mode was asked for", "the arguments come from --serve-args")
     batches = _checked_sizes(wish, first)
-    path = wish.output or FOLDER / f"anatomy-{facts.gpu.slug}-{file_name(model_name(facts.model))}.json"
+    path = _path(wish, facts.gpu, facts.model)
     document = documents.opened(path, _head(wish, facts, clean))
     measuring = Measuring(
         wish.model, wish.engine_python, engine_environment(os.environ, wish.env), batches, wish.context, wish.steps,
         planning.prefill_lengths(first["max_num_batched_tokens"], first["max_model_len"]),
         FOLDER / path.stem , clean.text,
     )  # fmt: skip
-    with contextlib.closing(Ahead(lambda name: process(name, measuring), facts.gpu.kind != "cpu")) as ahead:
-        for index, item in enumerate(planned):
-            following = _following(planned[index + 1 :], document, batches)
-            _one(item, measuring, wish, facts, document, path, note, ahead, following)
+    ahead.only(_following(planned, document, batches))
+    for index, item in enumerate(planned):
+        following = _following(planned[index + 1 :], document, batches)
+        _one(item, measuring, wish, facts, document, path, note, ahead, following)
     documents.save(path, document)  # sentences of this release, also where nothing was measured anew
     _check_any(planned, document)
     return document, path
+
+
+def _path(wish: Wish, gpu: GpuFacts, model: ModelFacts) -> Path:
+    return wish.output or FOLDER / f"anatomy-{gpu.slug}-{file_name(model_name(model))}.json"
+
+
+def _ahead(wish: Wish, gpu: GpuFacts, model: ModelFacts) -> Ahead:
+    environment, logs = engine_environment(os.environ, wish.env), FOLDER / _path(wish, gpu, model).stem
+    return Ahead(lambda name: process(name, wish.engine_python, environment, logs), gpu.kind != "cpu")
 
 
 def _one(
@@ -115,8 +142,8 @@ def _following(rest: Sequence[planning.Planned], document: Mapping[str, Any], ba
 # ---------------------------------------------------------------- before anything is measured
 
 
-def _inspected(wish: Wish) -> Facts:
-    facts = inspected(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env)
+def _inspected(wish: Wish, first_known: Callable[[FirstFacts], None]) -> Facts:
+    facts = inspected(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env, first_known)
     planning.check_not_fixed(wish.serve_args, wish.env, facts.engine.vllm_version)
     return facts
 

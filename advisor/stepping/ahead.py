@@ -31,6 +31,11 @@ class Ahead:
             self._waiting[name] = process
             process.send({"do": "import"})
 
+    def only(self, name: str | None) -> None:
+        """End what waits for another one than this."""
+        if name not in self._waiting:
+            self.close()
+
     def wait(self, limit_s: float) -> None:
         """Until what waits has imported everything, or has ended: it says so when it is its turn."""
         for process in self._waiting.values():
@@ -39,8 +44,8 @@ class Ahead:
     @contextlib.contextmanager
     def engine(self, name: str) -> Iterator[TargetProcess]:
         """The process of this name, ended with the block. Raises TargetDied and TargetTimeout of its imports."""
+        self.only(name)  # the turn of another did not come
         process = self._waiting.pop(name, None)
-        self.close()  # of another, whose turn did not come
         if process is None:
             with self._make(name) as made:
                 yield made

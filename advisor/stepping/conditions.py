@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advisor.engine.options import parse_options
@@ -11,13 +11,16 @@ from advisor.engine.render import check_version
 from advisor.errors import InputError
 from advisor.inspection.inspect_all import inspect_all
 from advisor.journal import now
-from advisor.records import Facts
+from advisor.records import Facts, FirstFacts
 from advisor.serving_profile.scrub import Scrubber, model_name, scrubber
 
 
-def inspected(model: str, gpu: str, python: str, serve_args: Sequence[str], env: Mapping[str, str]) -> Facts:
+def inspected(
+    model: str, gpu: str, python: str, serve_args: Sequence[str], env: Mapping[str, str],
+    first_known: Callable[[FirstFacts], None] = lambda _facts: None,
+) -> Facts:  # fmt: skip
     """Raises InputError and EnvironmentMismatch as inspect_all does, and for a model folder without weights to load."""
-    facts = inspect_all(model, gpu, python, serve_args, env)
+    facts = inspect_all(model, gpu, python, serve_args, env, first_known)
     check_version(facts.engine.vllm_version)
     if not facts.model.has_weights and not random_weights(serve_args):
         raise InputError(

@@ -16,7 +16,7 @@ from advisor.anatomy import run as running
 from advisor.anatomy.modes import MODES, parse_modes
 from advisor.anatomy.table import told
 from advisor.errors import AdvisorError, InputError
-from advisor.records import EngineFacts, Facts, GpuFacts, ModelFacts
+from advisor.records import EngineFacts, Facts, FirstFacts, GpuFacts, ModelFacts
 from advisor.stepping import conditions
 from advisor.target_process import TargetDied
 
@@ -195,6 +195,44 @@ def test_a_mode_that_is_there_already_is_not_imported(tmp_path):
     Engine.asked.clear()
     go(tmp_path, modes=parse_modes("none,compile,full,both"))
     assert [mode for mode, what, _ in Engine.asked if what == "import"] == ["both"]
+
+
+def known_early(monkeypatch, found=None):
+    """The inspection as it is: GPU and model are told before vLLM has been asked."""
+    found = found or facts()
+
+    def inspection(model, gpu, python, serve_args, env, first_known):
+        first_known(FirstFacts(found.gpu, found.model))
+        Engine.asked.append((None, "inspected", None))
+        return found
+
+    monkeypatch.setattr(conditions, "inspect_all", inspection)
+
+
+def test_the_first_mode_is_imported_while_the_inspection_goes_on(tmp_path, monkeypatch):
+    known_early(monkeypatch)
+    go(tmp_path, modes=parse_modes("compile,full"))
+    asked = [(mode, what) for mode, what, _ in Engine.asked]
+    assert asked[:3] == [("compile", "import"), (None, "inspected"), ("compile", "start")]
+    assert asked.count(("compile", "closed")) == asked.count(("full", "closed")) == 1
+    Engine.asked.clear()
+    go(tmp_path, modes=parse_modes("compile,full,both"))  # compile is there already: another process is used
+    asked = [(mode, what) for mode, what, _ in Engine.asked if what in ("import", "closed", "start")]
+    assert asked == [("compile", "import"), ("compile", "closed"), ("both", "start"), ("both", "closed")]
+
+
+def test_what_was_imported_ends_with_whatever_ends_the_command(tmp_path, monkeypatch):
+    known_early(monkeypatch)
+    with pytest.raises(InputError, match="--batch-sizes 9"):
+        go(tmp_path, batch_sizes=(9,))
+    known_early(monkeypatch, facts(weights=False))
+    with pytest.raises(InputError, match="holds no weights"):
+        go(tmp_path)
+    assert [what for _, what, _ in Engine.asked if what != "inspected"] == ["import", "closed"] * 2
+    Engine.asked.clear()
+    known_early(monkeypatch, dataclasses.replace(facts(), gpu=GpuFacts("cpu", "AMD EPYC", "cpu", 1, 24.0)))
+    go(tmp_path, output=tmp_path / "cpu.json")
+    assert not [one for one in Engine.asked if one[1] == "import"]
 
 
 def test_imports_that_fail_end_their_own_mode_only(tmp_path, monkeypatch):
