@@ -86,7 +86,8 @@ def test_the_slo_keeps_the_faster_candidate_out(request_for):
     assert result.verdict.decision is Decision.KEEP_DEFAULTS and "none meets the SLO" in lines[0]
     assert "the default breaks the SLO: ttft_p99<500ms: 90.0% of the requests are within 500 ms" in notes.notes
     assert goal == {"metric": "output_tok_s", "better": "more", "slo": [LABEL]}
-    assert [trial.phase for trial in result.trials] == ["baseline", "search"]  # nothing to confirm
+    assert [trial.phase for trial in result.trials] == ["baseline", "search", "confirm", "confirm"]
+    assert {trial.candidate.label for trial in result.trials[2:]} == {"default"}  # nothing to confirm but what it differs by
 
 
 def test_goodput_is_raised_and_its_share_reported(request_for):
@@ -163,13 +164,13 @@ def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path):
         "-ttft-p99": {"objective": "ttft_ms.p99"},
     }
     for slug, goal in goals.items():
-        answer = pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, **goal), Silent())
+        answer = pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="1s", **goal), Silent())
         assert answer.profile_path == tmp_path / "profiles" / "cpu" / f"fake-model-tiny{slug}.yaml"
         assert answer.study_folder.name == f"fake-model-cpu-tiny{slug}" and len(answer.result.trials) == 1
     assert len(list(tmp_path.glob("profiles/cpu/*.yaml"))) == len(goals)
 
 
 def test_a_study_of_a_chosen_name_is_not_mixed_with_another_goal(request_for):
-    pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, study="s", slo=SLO, objective=None), Silent())
+    pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="1s", study="s", slo=SLO, objective=None), Silent())
     with pytest.raises(InputError, match="was measured with slo"):
-        pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, study="s", slo="ttft_p99<600ms", objective=None), Silent())
+        pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="1s", study="s", slo="ttft_p99<600ms", objective=None), Silent())

@@ -79,6 +79,7 @@ class Verdict:
     tuned: Mapping[str, Interval] = field(default_factory=dict)
     launches: int = 0  # fresh launches an arm
     noise: float | None = None  # relative standard deviation between the baseline's fresh launches
+    no_noise: str = ""  # why it was not measured
     smallest_gain: float | None = None  # that these launches could show, as a fraction: half the interval of the ratio
     ratios: Mapping[str, Interval] = field(default_factory=dict)  # metric -> challenger over baseline, not oriented
     tradeoffs: tuple[Tradeoff, ...] = ()  # what the challenger costs, worst first

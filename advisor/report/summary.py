@@ -35,13 +35,15 @@ def _served(result: StudyResult, profile: Path) -> str:
 def figures(verdict: Verdict) -> str:
     """Both sides on the objective, and what fresh launches of one configuration differ by."""
     metric = verdict.objective
-    both = metric in verdict.baseline and metric in verdict.tuned
-    told = [f"default {_figure(verdict.baseline[metric])}, candidate {_figure(verdict.tuned[metric])}"] if both else []
+    sides = {"default": verdict.baseline, "candidate": verdict.tuned}
+    both = [f"{name} {_figure(measured[metric])}" for name, measured in sides.items() if metric in measured]
+    told = [", ".join(both)] if both else []
     if verdict.noise is not None:
         gain = f", {_smallest(verdict)} would have shown" if verdict.smallest_gain is not None else ""
         told.append(f"launches of the default differ by {verdict.noise:.1%}{gain}")
     else:
-        told.append("what launches of the default differ by was not measured")
+        why = f": {_cut(verdict.no_noise, 'noise_not_measured')}" if verdict.no_noise else ""
+        told.append(f"what launches of the default differ by was not measured{why}")
     return f"{unit(metric)}: {'; '.join(told)}"
 
 
@@ -131,9 +133,9 @@ def headline(verdict: Verdict) -> str:
     return f"inconclusive, so keep the defaults for now: {reason}"
 
 
-def _cut(reason: str) -> str:
-    """What fits a line that is read; the profile has all of it."""
-    return reason if len(reason) <= _REASON else f"{reason[:_REASON].rsplit(' ', 1)[0]} ... (decision.reason in the profile)"
+def _cut(reason: str, field: str = "reason") -> str:
+    """What fits a line that is read; the profile's decision has all of it."""
+    return reason if len(reason) <= _REASON else f"{reason[:_REASON].rsplit(' ', 1)[0]} ... (decision.{field} in the profile)"
 
 
 def _figure(interval: Interval) -> str:

@@ -46,6 +46,8 @@ def search(
         if not exhaust and nothing_expected(sampler, outlook, look, trials):
             _leave(sampler, NOT_EXPECTED, look, trials, note)
             return f"no untried candidate is expected to gain more than launches differ by ({outlook.floor:.1%})"
+        if sampler.complete and not sampler.untried:
+            return sampler.nothing_left  # and not whatever the budget would say to one more
         reason = budget.stop_reason(done(), objective, outlook.least_s(sampler.untried))
         if reason:
             _leave(sampler, _short(reason), look, trials, note)
@@ -64,15 +66,20 @@ def search(
 
 def recall(
     sampler: Sampler, budget: Budget, objective: Objective, trials: Sequence[Trial], known: Sequence[Point] = ()
-) -> None:
-    """Why candidates were not launched in a study that is searched no more: kept with the rejections as when it ended."""
+) -> str:
+    """Why candidates were not launched in a study that is searched no more: kept with the rejections as when it ended.
+
+    Returns why that was, empty where it is not known any more.
+    """
     look, searched = _looker(sampler, objective, known), _searched(trials)
     _teach_all(sampler, searched, objective)
     outlook = look(searched)
     if nothing_expected(sampler, outlook, look, searched):
         _leave(sampler, NOT_EXPECTED, look, searched)
-    elif reason := budget.stop_reason(searched, objective, outlook.least_s(sampler.untried)):
+        return NOT_EXPECTED
+    if reason := budget.stop_reason(searched, objective, outlook.least_s(sampler.untried)):
         _leave(sampler, _short(reason), look, searched)
+    return reason or ""
 
 
 def nothing_expected(sampler: Sampler, outlook: Outlook, look: Looker, trials: Sequence[Trial]) -> bool:

@@ -111,6 +111,8 @@ class Sampler:
     @property
     def nothing_left(self) -> str:
         """Why `propose` has nothing more to propose."""
+        if self._space.complete and len(self._skipped) == len(self._legal) > 0:
+            return "every distinct candidate is taken to fail, by what failed before"
         tried = "every distinct candidate was tried" + (" or is taken to fail" if self._skipped else "")
         return tried if self._space.complete else f"{tried}, and {_MAX_ASKS} further proposals brought no new one"
 

@@ -193,6 +193,7 @@ def _decision(result: StudyResult, clean: Scrubber) -> DecisionPart:
         ratio=Ratio(value=ratio.value, low=ratio.low, high=ratio.high) if ratio else None,
         launches_per_arm=verdict.launches,
         noise_percent=None if verdict.noise is None else verdict.noise * 100,
+        noise_not_measured=clean.text(verdict.no_noise) or None,
         smallest_gain_percent=None if verdict.smallest_gain is None else verdict.smallest_gain * 100,
         others=others(verdict) or None,
         costs=costs(verdict) or None,

@@ -156,6 +156,7 @@ class DecisionPart(Part):
     ratio: Ratio | None = commented("challenger over default on the objective, oriented so that more than 1 is better")
     launches_per_arm: Count = Field(description="fresh launches of each side")
     noise_percent: Number | None = commented("relative standard deviation between the default's fresh launches")
+    noise_not_measured: str | None = Field(default=None, description="why noise_percent is missing")
     smallest_gain_percent: Number | None = commented("gain that these launches could have shown")
     others: list[OtherObjective] | None = commented("the same for the objectives after the first")
     costs: list[Cost] | None = commented("what else got worse on the challenger, as challenger over default")

@@ -18,14 +18,13 @@ from advisor.units import duration
 
 def search_study(
     request: TuneRequest, facts: Facts, study: Study, spaces: Spaces, launch: Launches, progress: Progress
-) -> None:
-    """Launch candidates as long as it pays. A study that was searched enough is only told why no more were launched."""
+) -> str:
+    """Launch candidates as long as it pays; returns why it ended. A study that was searched enough is only told that again."""
     budget, objective = request.budget, request.objective
     sampler = Sampler(launch.space, objective, request.seed, feasibility(request, facts, study))
     known = known_figures(request, facts, launch.space, spaces.limits(), (study.name, study.created_at))
     if not search_goes_on(budget, study.trials, objective):
-        recall(sampler, budget, objective, study.trials, known.points)
-        return
+        return recall(sampler, budget, objective, study.trials, known.points)
     progress.stage("search")
     for note in (*known.notes, *room(request, launch)):
         progress.note(note)
@@ -34,6 +33,7 @@ def search_study(
         sampler, budget, objective, launch.done, progress.note, request.retry_failed, known.points,
     )  # fmt: skip
     progress.note(f"search ended: {reason}")
+    return reason
 
 
 def room(request: TuneRequest, launch: Launches) -> list[str]:

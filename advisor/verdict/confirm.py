@@ -2,17 +2,19 @@
 
 It goes on until every finalist is decided, the budget ends, or the largest number of rounds is reached. A pair is two launches of
 one round, and a round is launched without anything else in between: whoever joins later, or on another day, gets rounds with new
-launches of the baseline.
+launches of the baseline. Where no finalist is left, the baseline alone is launched, for the noise floor.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from advisor.errors import LaunchesFailed
 from advisor.records import Candidate, Decision, Objective, Outcome, Trial, Verdict
 from advisor.search.budget import Budget, typical_cost_s
 from advisor.search.common_failure import failures_in_a_row
+from advisor.verdict import noise_floor
 from advisor.verdict.decide import MIN_GAIN, Standing, decide, standings
 from advisor.verdict.disturbed import mostly_disturbed
 from advisor.verdict.finalists import choose
@@ -35,17 +37,28 @@ def confirm(
     budget: Budget,
     since: int = 0,
     tolerance: float = TOLERANCE,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> Verdict:
     """Launch what is missing and decide. Launches that an earlier session made are taken as they are.
 
     Raises LaunchesFailed where one cause fails the default's fresh launches in a row: nothing can be compared with it then.
     `since`: number of the first trial of this sitting (sitting.py); `tolerance`: of the quality command's score.
     """
-    while step := next_launch(done(), objective, budget, since, tolerance):
+    _launch_all(lambda: next_launch(done(), objective, budget, since, tolerance), launch, done)
+    if next_for_noise(done(), objective, budget, since):
+        note("no candidate is left to confirm: the default alone is launched afresh, to tell what launches differ by")
+    _launch_all(lambda: next_for_noise(done(), objective, budget, since), launch, done)
+    verdict = decide(done(), objective, budget.confirm_rounds, budget.confirm_most, tolerance)
+    if verdict.noise is not None:
+        return verdict
+    return dataclasses.replace(verdict, no_noise=noise_floor.why_none(done(), objective, budget))
+
+
+def _launch_all(due: Callable[[], Step | None], launch: Launch, done: Callable[[], Sequence[Trial]]) -> None:
+    while step := due():
         launch(*step)
         if step[0].is_baseline:
             check_default(done())
-    return decide(done(), objective, budget.confirm_rounds, budget.confirm_most, tolerance)
 
 
 def check_default(trials: Sequence[Trial]) -> None:
@@ -84,6 +97,12 @@ def next_launch(
     further = _round(trials, open_ones, since)
     affordable = budget.left_s(trials) - budget.proof_s(trials, objective) >= len(further) * typical_cost_s(trials)
     return further[0] if affordable else None
+
+
+def next_for_noise(trials: Sequence[Trial], objective: Objective, budget: Budget, since: int = 0) -> Step | None:
+    """The next launch of the baseline alone, where `next_launch` has none and what launches differ by is not known yet."""
+    due = noise_floor.is_due(trials, objective, budget)
+    return next_in_rounds(trials, [], noise_floor.wanted(budget), since) if due else None
 
 
 def next_in_rounds(

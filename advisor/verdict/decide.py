@@ -18,7 +18,9 @@ from advisor.verdict.sequential import MIN_GAIN, Judgement, Looks, described, in
 from advisor.verdict.several import Figures, weighed
 from advisor.verdict.statistics import Comparison, relative_deviation
 
-__all__ = ["MIN_GAIN", "Standing", "decide", "standings"]
+__all__ = ["MIN_GAIN", "Standing", "decide", "standings", "with_search_end"]
+
+_NOTHING_TRIED = "no other setting was tried"
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,7 @@ def decide(
     improved = leader.decision is Decision.IMPROVED
     looks = Looks(first, last, len(found))
     told = {"finalists": tuple(_finalist(item, looks) for item in found), **_noise(trials, leader, objective, looks)}
-    if leader.found:
-        told |= _figures(trials, leader, objective)
+    told |= _figures(trials, leader, objective) if leader.found else _baseline_alone(trials, objective)
     reason = f"{_subject(leader, found)} {leader.reason}"
     fallen = [f"{item.candidate.label} {item.reason}" for item in found if item.lost and item is not leader]
     return Verdict(
@@ -205,6 +206,18 @@ def _figures(trials: Sequence[Trial], leader: Standing, objective: Objective) ->
     }
 
 
+def with_search_end(verdict: Verdict, why: str) -> Verdict:
+    """Where no other setting was tried, with the reason of that. `why`: the search ended."""
+    if verdict.reason != _NOTHING_TRIED or not why:
+        return verdict
+    return dataclasses.replace(verdict, reason=f"{_NOTHING_TRIED}: {why}")
+
+
+def _baseline_alone(trials: Sequence[Trial], objective: Objective) -> dict:
+    """Its figures, where there is nobody to compare it with."""
+    return {"baseline": intervals(trials, BASELINE, BASELINE, objective)}
+
+
 def _without_launches(trials: Sequence[Trial], objective: Objective, tolerance: float) -> Verdict:
     if choose(trials, objective, tolerance=tolerance):
         decision, reason = Decision.INCONCLUSIVE, "no fresh launches were made"
@@ -215,9 +228,10 @@ def _without_launches(trials: Sequence[Trial], objective: Objective, tolerance: 
     elif any(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in trials):
         decision, reason = Decision.KEEP_DEFAULTS, "no other setting started and measured well"
     else:
-        decision = Decision.INCONCLUSIVE
-        reason = "no other setting was tried, the budget or --trials ended the search before"
-    return Verdict(decision, reason, objective.metric, winner=BASELINE)
+        decision, reason = Decision.INCONCLUSIVE, _NOTHING_TRIED
+    noise = relative_deviation(list(figures(trials, BASELINE, objective).values()))
+    told = _baseline_alone(trials, objective)
+    return Verdict(decision, reason, objective.metric, winner=BASELINE, noise=noise, **told)
 
 
 def _none_could_win(dropped: Sequence[Trial], objective: Objective) -> str:
