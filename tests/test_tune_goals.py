@@ -171,6 +171,7 @@ def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path):
 
 
 def test_a_study_of_a_chosen_name_is_not_mixed_with_another_goal(request_for):
-    pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="1s", study="s", slo=SLO, objective=None), Silent())
+    given = {"trials": 0, "budget": "1s", "study": "s", "objective": None}
+    pipeline.tune(request_for(space(FAKE_TOK_S=100), slo=SLO, **given), Silent())
     with pytest.raises(InputError, match="was measured with slo"):
-        pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="1s", study="s", slo="ttft_p99<600ms", objective=None), Silent())
+        pipeline.tune(request_for(space(FAKE_TOK_S=100), slo="ttft_p99<600ms", **given), Silent())
