@@ -120,7 +120,10 @@ def active(layers: Sequence[Mapping[str, Any]], named: Sequence[str], version: i
     versions = [layer["flash_attention_version"] for layer in layers if layer["flash_attention_version"]]
     prefill = list(dict.fromkeys(layer["prefill_backend"] for layer in layers if layer["prefill_backend"]))
     found = {"backends": backends, "flash_attention_version": versions[0] if versions else None, "source": "engine"}
-    return {**found, "mla_prefill_backend": prefill[0]} if prefill else found
+    if not prefill:
+        return found
+    short = max((layer.get("prompts_as_decode") or 0 for layer in layers), default=0)
+    return {**found, "mla_prefill_backend": prefill[0], "mla_prompts_as_decode": short or None}
 
 
 def not_as_asked(arm: Arm, ran: Mapping[str, Any]) -> str | None:

@@ -124,13 +124,20 @@ def beside_default(name: str, backends: Mapping[str, Mapping[str, Any]], default
 
 
 def same_prefill(backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Models with MLA have a backend of its own for prompts, which none of these settings changes."""
-    found = {name: backend["active"].get("mla_prefill_backend") for name, backend in backends.items()}
-    told = {prefill for prefill in found.values() if prefill}
-    if len(told) != 1 or len([name for name in found if found[name]]) < 2:
+    """Models with MLA have a backend of its own for prompts, which none of the settings changes; some run short ones themselves."""
+    ran = {name: one["active"] for name, one in backends.items() if one["active"].get("mla_prefill_backend")}
+    used = {active["mla_prefill_backend"] for active in ran.values()}
+    if len(used) != 1 or len(ran) < 2:
         return []
+    own = {name: active["mla_prompts_as_decode"] for name, active in ran.items() if active.get("mla_prompts_as_decode")}
+    if not own:
+        return [
+            f"prompts run MLA's prefill backend {used.pop()} with all of them: differences in prefill are not the backends'"
+        ]
+    short = ", ".join(f"{name} of up to {tokens} tokens" for name, tokens in own.items())
     return [
-        f"prompts run MLA's prefill backend {told.pop()} with all of them: differences in prefill are not the backends'"
+        f"prompts of more than {max(own.values())} tokens run MLA's prefill backend {used.pop()} with all of them: differences in "
+        f"prefill are not the backends' there; shorter ones are run like decode by {short}"
     ]
 
 

@@ -179,7 +179,11 @@ class Budget:
 
 
 def attention_of(model) -> list:
-    """[{"backend", "flash_attention_version", "prefill_backend", "layers"}], as the layers themselves say."""
+    """[{"backend", "flash_attention_version", "prefill_backend", "prompts_as_decode", "layers"}], as the layers themselves say.
+
+    `prompts_as_decode`: with MLA, whole prompts of up to so many tokens are given to the backend itself and not to the one for
+    prefill (`reorder_batch_threshold` of its metadata builder: 512 of FLASH_ATTN_MLA, 128 of FLASHMLA, in 0.26).
+    """
     found: Counter = Counter()
     for layer in model.modules():
         backend, impl = getattr(layer, "attn_backend", None), getattr(layer, "impl", None)
@@ -187,9 +191,17 @@ def attention_of(model) -> list:
             continue
         name, prefill = backend.get_name(), getattr(layer, "prefill_backend", None)
         version = getattr(impl, "vllm_flash_attn_version", None) if name.startswith("FLASH_ATTN") else None
-        found[(name, version, prefill.get_name() if hasattr(prefill, "get_name") else None)] += 1
-    names = ("backend", "flash_attention_version", "prefill_backend")
+        named = prefill.get_name() if hasattr(prefill, "get_name") else None
+        found[(name, version, named, short_prompts(backend) if named else None)] += 1
+    names = ("backend", "flash_attention_version", "prefill_backend", "prompts_as_decode")
     return [{**dict(zip(names, key, strict=True)), "layers": count} for key, count in found.items()]
+
+
+def short_prompts(backend) -> int | None:
+    with contextlib.suppress(Exception):  # nothing is known then
+        tokens = backend.get_builder_cls().reorder_batch_threshold
+        return tokens if isinstance(tokens, int) and tokens > 1 else None
+    return None
 
 
 def check_flash_attention(version: int | None) -> None:

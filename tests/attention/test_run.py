@@ -407,7 +407,25 @@ def test_mla_backends_share_what_runs_their_prompts(tmp_path, monkeypatch):
     }
     document, _ = go(tmp_path, engines)
     assert list(document["backends"]) == ["FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA"]
-    assert any("prompts run MLA's prefill backend FLASH_ATTN with all of them" in line for line in document["words"])
+    assert (
+        "prompts run MLA's prefill backend FLASH_ATTN with all of them: differences in prefill are not the backends'"
+        in document["words"]
+    )
+
+
+def test_short_prompts_that_an_mla_backend_runs_itself_are_its_own(tmp_path, monkeypatch):
+    """In 0.26 a whole prompt of 512 tokens is decode to FLASH_ATTN_MLA, and one of 128 to FLASHMLA."""
+    engines = scripted.install(monkeypatch, tmp_path, scripted.facts(scripted.MLA))
+    engines.runs = {
+        name: [{"backend": name, "flash_attention_version": None, "prefill_backend": "FLASH_ATTN", "layers": 9,
+                "prompts_as_decode": short}]
+        for name, short in (("FLASH_ATTN_MLA", 512), ("FLASHMLA", 128), ("TRITON_MLA", None))
+    }  # fmt: skip
+    document, _ = go(tmp_path, engines)
+    assert (
+        "prompts of more than 512 tokens run MLA's prefill backend FLASH_ATTN with all of them: differences in prefill are not "
+        "the backends' there; shorter ones are run like decode by FLASH_ATTN_MLA of up to 512 tokens, FLASHMLA of up to 128 tokens"
+    ) in document["words"]
 
 
 def test_a_vllm_that_cannot_be_asked_has_its_own_choice_measured(tmp_path, monkeypatch):

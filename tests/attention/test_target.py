@@ -207,9 +207,12 @@ def test_an_engine_that_breaks_is_told_with_its_first_error(engine, monkeypatch)
 # ---------------------------------------------------------------- what runs
 
 
-def layer(name, version=None, prefill=None):
+def layer(name, version=None, prefill=None, short=1):
     def named(name):
-        return type("Backend", (), {"get_name": staticmethod(lambda: name)})
+        builder = type("Builder", (), {"reorder_batch_threshold": short})
+        return type(
+            "Backend", (), {"get_name": staticmethod(lambda: name), "get_builder_cls": staticmethod(lambda: builder)}
+        )
 
     impl = SimpleNamespace(vllm_flash_attn_version=version) if version else SimpleNamespace()
     return SimpleNamespace(
@@ -222,13 +225,17 @@ def model(*layers):
 
 
 def test_the_layers_say_which_attention_runs():
+    none = {"prefill_backend": None, "prompts_as_decode": None}
     found = attention.attention_of(model(layer("FLASH_ATTN", 3), layer("FLASH_ATTN", 3), layer("TRITON_ATTN", 2)))
     assert found == [
-        {"backend": "FLASH_ATTN", "flash_attention_version": 3, "prefill_backend": None, "layers": 2},
-        {"backend": "TRITON_ATTN", "flash_attention_version": None, "prefill_backend": None, "layers": 1},
+        {**none, "backend": "FLASH_ATTN", "flash_attention_version": 3, "layers": 2},
+        {**none, "backend": "TRITON_ATTN", "flash_attention_version": None, "layers": 1},
     ]
-    (mla,) = attention.attention_of(model(layer("FLASHMLA", prefill="FLASH_ATTN")))
-    assert (mla["backend"], mla["prefill_backend"]) == ("FLASHMLA", "FLASH_ATTN")
+    (mla,) = attention.attention_of(model(layer("FLASHMLA", prefill="FLASH_ATTN", short=128)))
+    assert (mla["backend"], mla["prefill_backend"], mla["prompts_as_decode"]) == ("FLASHMLA", "FLASH_ATTN", 128)
+    (mla,) = attention.attention_of(model(layer("TRITON_MLA", prefill="FLASH_ATTN")))
+    assert mla["prompts_as_decode"] is None
+    assert attention.short_prompts(SimpleNamespace()) is None  # another release
     assert attention.attention_of(model()) == []
 
 
