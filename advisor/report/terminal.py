@@ -12,10 +12,10 @@ from rich.text import Text
 
 from advisor.measure.loads import by_load
 from advisor.records import Candidate, Objective, Outcome, Trial
-from advisor.report.summary import unit
 from advisor.search.scores import better_by, evidence, slo_breaches
 from advisor.search.scores import score as score_of
 from advisor.units import change, duration, number
+from advisor.verdict.words import figure
 
 Clock = Callable[[], float]
 _NOTES = 3  # of a trial; the profile has them all
@@ -99,22 +99,22 @@ class Lines:
         return f"best so far: {self._figure(value)}{gain} with {label}"
 
     def _figure(self, value: float) -> str:
-        return f"{number(value)} {unit(self._objective.metric)}"
+        return figure(self._objective.metric, value)
 
 
 def trial_line(trial: Trial, score: float | None, baseline: float | None, objective: Objective) -> str:
     """One finished trial: number, phase, figure against the baseline or failure, seconds it cost, candidate."""
     if trial.outcome is Outcome.OK and score is not None:
-        figure = _figure(trial, score, baseline, objective)
+        told = _figure(trial, score, baseline, objective)
     elif trial.outcome is Outcome.OK and trial.dropped is not None:
-        figure = f"dropped {trial.dropped.reason}"
+        told = f"dropped {trial.dropped.reason}"
     elif trial.outcome is Outcome.OK and not trial.samples:
-        figure = "started, not measured"
+        told = "started, not measured"
     else:
-        figure = f"{trial.outcome.value}: {trial.reason}{_counted_for(trial, baseline, objective)}"
+        told = f"{trial.outcome.value}: {trial.reason}{_counted_for(trial, baseline, objective)}"
     start = f", start {duration(trial.start_s)}" if trial.start_s is not None else ""
     return (
-        f"   {trial.number:>3} {trial.phase:<8} {figure}  [{duration(trial.total_s)}{start}]  {trial.candidate.label}"
+        f"   {trial.number:>3} {trial.phase:<8} {told}  [{duration(trial.total_s)}{start}]  {trial.candidate.label}"
     )
 
 
@@ -122,13 +122,13 @@ def _figure(trial: Trial, score: float, baseline: float | None, objective: Objec
     compared = baseline and not trial.candidate.is_baseline
     gain = f" {change(better_by(score, baseline, objective), objective.maximise)}" if compared else ""
     others = [(score_of(trial, one), one.metric) for one in objective.each[1:]]
-    figures = [f"{number(value)} {unit(metric)}" for value, metric in others if value is not None]
+    figures = [figure(metric, value) for value, metric in others if value is not None]
     loads = by_load(trial.samples)
     if len(loads) > 1 and objective.metric != "start_s":
         each = [(load, replace(trial, samples=tuple(found))) for load, found in sorted(loads.items())]
         figures.append("at " + ", ".join(f"{load:g}: {number(score_of(part, objective))}" for load, part in each))
     broken = slo_breaches(trial, objective)
-    return ", ".join([f"{number(score)} {unit(objective.metric)}{gain}", *figures]) + (
+    return ", ".join([f"{figure(objective.metric, score)}{gain}", *figures]) + (
         f" (breaks the SLO: {broken[0]})" if broken else ""
     )
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.records import Tradeoff
-from advisor.units import percent
+from advisor.units import number, percent
 
 _COSTS = 3
 _ALIKE = {"requests_s": "output_tok_s", "goodput": "output_tok_s", "itl_ms": "tpot_ms"}
@@ -27,6 +27,12 @@ def unit(metric: str) -> str:
     if name in _UNITS:
         return _UNITS[name]
     return f"ms {name.removesuffix('_ms').upper()} {percentile}".strip()
+
+
+def figure(metric: str, value: float) -> str:
+    """`831.2 output tok/s`; of requests in flight there are no fractions, unless it is a mean of counts."""
+    whole = metric == "max_concurrency" and float(value).is_integer()
+    return f"{f'{value:,.0f}' if whole else number(value)} {unit(metric)}"
 
 
 def changed(metric: str) -> str:

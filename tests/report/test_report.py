@@ -19,6 +19,7 @@ from advisor.records import (
 from advisor.report.plan import plan_lines
 from advisor.report.summary import headline, launches, unit
 from advisor.report.terminal import Lines, trial_line
+from advisor.verdict.words import figure
 from tests.study_help import trial
 
 THROUGHPUT = Objective()
@@ -95,6 +96,12 @@ def test_a_confirmation_launch_is_not_the_best_of_the_search():
     lines = Lines(lambda text: None, THROUGHPUT, 600)
     lines.trial_ended(trial(9, {}, 500.0, phase="confirm"), 500.0, 100.0)
     assert lines.best is None
+
+
+def test_requests_in_flight_are_counted():
+    assert figure("max_concurrency", 12.0) == "12 requests in flight within the SLO"
+    assert figure("max_concurrency", 12.5) == "12.50 requests in flight within the SLO"
+    assert figure("max_rate", 12.0) == "12.00 requests/s arriving within the SLO"
 
 
 def test_headlines():
