@@ -18,7 +18,7 @@ from advisor.inspection.resolution import Resolution
 from advisor.records import Candidate, Facts, FirstFacts, GpuFacts, ModelFacts
 from advisor.serving_profile.scrub import Scrubber, model_name
 from advisor.serving_profile.store import file_name
-from advisor.stepping.ahead import Ahead
+from advisor.stepping.ahead import Ahead, Early
 from advisor.stepping.conditions import cleaner, head, inspected
 from advisor.stepping.started import engine_environment
 
@@ -49,22 +49,14 @@ def anatomy(wish: Wish, note: Callable[[str], None]) -> tuple[dict[str, Any], Pa
     the same conditions is not measured again. Raises InputError and EnvironmentMismatch before anything is measured, and the
     reason of the last mode where none could be.
     """
-    with contextlib.ExitStack() as ending:
-        begun: list[Ahead] = []
-
-        def first_known(first: FirstFacts) -> None:
-            """The first mode's process imports vLLM while the inspection does."""
-            begun.append(_ahead(wish, first.gpu, first.model))
-            ending.callback(begun[0].close)
-            begun[0].begin(wish.modes[0].name)
-
+    early = Early(lambda gpu, model: _ahead(wish, gpu, model), wish.modes[0].name)
+    with contextlib.closing(early):
         with Resolution(
             wish.engine_python, wish.model, wish.env
         ) as resolution:  # imports vLLM while the inspection does
-            facts = _inspected(wish, first_known)
+            facts = _inspected(wish, early.first_known)
             planned = _plan(wish, facts, resolution)
-        ahead = begun[0] if begun else ending.enter_context(contextlib.closing(_ahead(wish, facts.gpu, facts.model)))
-        return _measured(wish, facts, planned, ahead, note)
+        return _measured(wish, facts, planned, early.ahead(facts), note)
 
 
 def _measured(

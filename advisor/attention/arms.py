@@ -16,6 +16,7 @@ from advisor.records import Facts
 from advisor.space.rules import Place, flash_2_has_no_fp8_cache, flash_version_must_differ
 
 FLASH = "FLASH_ATTN"
+OWN = "default"
 UNKNOWN = "DEFAULT"  # the name of vLLM's choice where it cannot be foretold
 _VERSIONS = (2, 3, 4)
 _FLASH_4_SINCE = (0, 17, 1)
@@ -32,6 +33,11 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     default: bool = False
     refused: str | None = None
+
+    @property
+    def process(self) -> str:
+        """What its process and log are called: the name of vLLM's own choice is sure only when it runs."""
+        return OWN if self.default else self.name.replace(":", "-")
 
 
 def arms(facts: Facts, baseline: Mapping[str, Any]) -> list[Arm]:

@@ -30,8 +30,6 @@ class Measuring:
     """What all backends have in common. `clean` takes paths and secrets out of a text; logs go into `logs`."""
 
     model: str
-    python: str
-    environment: Mapping[str, str]
     cells: Sequence[Cell]
     steps: int
     logs: Path
@@ -54,26 +52,26 @@ class _Stopped(Exception):
     """The rest is not measured, for the reason that is told."""
 
 
-def process(arm: Arm, measuring: Measuring, added: Mapping[str, str]) -> TargetProcess:
-    """That of this backend, not started yet. `added`: the variables that ask for it."""
-    measuring.logs.mkdir(parents=True, exist_ok=True)
-    return TargetProcess(measuring.python, "attention", {**measuring.environment, **added}, log_of(arm, measuring))
+def process(name: str, python: str, environment: Mapping[str, str], logs: Path) -> TargetProcess:
+    """That of this name (Arm.process), not started yet."""
+    logs.mkdir(parents=True, exist_ok=True)
+    return TargetProcess(python, "attention", environment, log_of(name, logs))
 
 
-def log_of(arm: Arm, measuring: Measuring) -> Path:
-    return measuring.logs / f"{arm.name.replace(':', '-')}.log"
+def log_of(name: str, logs: Path) -> Path:
+    return logs / f"{name}.log"
 
 
 def measure(run: Run, measuring: Measuring, ahead: Ahead) -> Iterator[dict[str, Any]]:
     """Yields the backend's part of the document after every answer; the last one is whole."""
-    log = log_of(run.arm, measuring)
+    log = log_of(run.arm.process, measuring.logs)
     state = {
         "default": run.arm.default, "settings": dict(run.arm.settings), "status": FAILED, "reason": None, "log": log.name,
         "active": {}, "resolved": {}, "start": {}, "rows": list(run.earlier.get("rows", [])),
     }  # fmt: skip
     asking = _Asking(state, run, measuring, log, ahead)
     try:
-        with ahead.engine(run.arm.name) as engine:
+        with ahead.engine(run.arm.process) as engine:
             for _ in asking.all(engine):
                 yield state
     except (TargetDied, TargetTimeout) as ended:

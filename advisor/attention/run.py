@@ -20,10 +20,10 @@ from advisor.attention.shares import Shares
 from advisor.engine.render import changes, serve_arguments
 from advisor.errors import AdvisorError, InputError
 from advisor.inspection.resolution import Resolution
-from advisor.records import Candidate, Facts
+from advisor.records import Candidate, Facts, GpuFacts, ModelFacts
 from advisor.serving_profile.scrub import model_name
 from advisor.serving_profile.store import file_name
-from advisor.stepping.ahead import Ahead
+from advisor.stepping.ahead import Ahead, Early
 from advisor.stepping.conditions import cleaner, head, inspected
 from advisor.stepping.started import engine_environment
 from advisor.target_process import TargetProcess
@@ -71,33 +71,56 @@ def attention(
     InputError and EnvironmentMismatch before anything is measured, and AdvisorError where nothing could be.
     """
     shares = Shares(clock() + wish.budget_s, clock)
-    with Resolution(wish.engine_python, wish.model, wish.env) as resolution:  # imports vLLM while the inspection does
-        facts = inspected(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env)
-        planning.check_not_fixed(wish.serve_args, wish.env, facts.engine.vllm_version)
-        baseline = _baseline(resolution, wish)
-        found = [_resolved(arm, wish, facts, resolution) for arm in planning.arms(facts, baseline)]
+    variables: dict[str, dict[str, str]] = {}  # which some releases are asked for a backend by
+    early = Early(lambda gpu, model: _ahead(wish, gpu, model, variables), planning.OWN)
+    with contextlib.closing(early):
+        with Resolution(
+            wish.engine_python, wish.model, wish.env
+        ) as resolution:  # imports vLLM while the inspection does
+            facts = inspected(wish.model, wish.gpu, wish.engine_python, wish.serve_args, wish.env, early.first_known)
+            planning.check_not_fixed(wish.serve_args, wish.env, facts.engine.vllm_version)
+            baseline = _baseline(resolution, wish)
+            found = [_resolved(arm, wish, facts, resolution) for arm in planning.arms(facts, baseline)]
+        variables |= {arm.process: _variables(arm, facts) for arm in found if not arm.refused}
+        return _measured(wish, facts, found, grid.Limits.of(baseline), shares, early.ahead(facts), note)
+
+
+def _measured(
+    wish: Wish, facts: Facts, found: Sequence[Arm], limits: grid.Limits, shares: Shares, ahead: Ahead,
+    note: Callable[[str], None],
+) -> tuple[dict[str, Any], Path]:  # fmt: skip
+    """All that are wanted of the arms that were `found`."""
     wanted = planning.chosen(found, wish.backends)
-    cells, left_out = grid.cells(wish.wanted, grid.Limits.of(baseline))
+    cells, left_out = grid.cells(wish.wanted, limits)
     clean = cleaner(facts, wish.serve_args, wish.env)
-    path = wish.output or FOLDER / f"attention-{facts.gpu.slug}-{file_name(model_name(facts.model))}.json"
+    path = _path(wish, facts.gpu, facts.model)
     document = documents.opened(path, _head(wish, facts))
     refused = [(arm.name, clean.text(arm.refused)) for arm in wanted if arm.refused]
     documents.planned(document, [arm for arm in found if not arm.refused], refused, facts.engine.backends_error)
     documents.left_out(document, left_out)
-    measuring = Measuring(
-        wish.model, wish.engine_python, engine_environment(os.environ, wish.env), cells, wish.wanted.steps,
-        FOLDER / path.stem, clean.text, shares,
-    )  # fmt: skip
-    legal = [arm for arm in wanted if not arm.refused]
-    with contextlib.closing(Ahead(_maker(legal, measuring, facts), facts.gpu.kind != "cpu")) as ahead:
-        _all(legal, _Work(wish, facts, document, path, measuring, note, ahead))
+    measuring = Measuring(wish.model, cells, wish.wanted.steps, FOLDER / path.stem, clean.text, shares)
+    _all([arm for arm in wanted if not arm.refused], _Work(wish, facts, document, path, measuring, note, ahead))
     documents.save(path, document)  # sentences of this release, also where nothing was measured anew
     _check_any(document)
     return document, path
 
 
+def _path(wish: Wish, gpu: GpuFacts, model: ModelFacts) -> Path:
+    return wish.output or FOLDER / f"attention-{gpu.slug}-{file_name(model_name(model))}.json"
+
+
+def _ahead(wish: Wish, gpu: GpuFacts, model: ModelFacts, variables: Mapping[str, Mapping[str, str]]) -> Ahead:
+    environment, logs = engine_environment(os.environ, wish.env), FOLDER / _path(wish, gpu, model).stem
+
+    def make(name: str) -> TargetProcess:
+        return process(name, wish.engine_python, {**environment, **variables.get(name, {})}, logs)
+
+    return Ahead(make, gpu.kind != "cpu")
+
+
 def _all(arms: Sequence[Arm], work: _Work) -> None:
     todo = [arm for arm in arms if not _skipped(arm, work)]
+    work.ahead.only(todo[0].process if todo else None)
     for index, arm in enumerate(todo):
         if work.measuring.shares.is_over():
             names = ", ".join(arm.name for arm in todo[index:])
@@ -127,7 +150,7 @@ def _one(arm: Arm, others: Sequence[Arm], work: _Work) -> None:
     argv = serve_arguments(work.wish.serve_args, Candidate(arm.settings), work.facts.engine.vllm_version)
     name, share_s = _known_name(arm, work.document), work.measuring.shares.share_s(arm, others)
     work.note(f"{name}: starting, about {share_s:.0f} s")
-    following = others[0].name if others else None
+    following = others[0].process if others else None
     run = Run(arm, argv, share_s, work.document["backends"].get(name, {}), following)
     state: dict[str, Any] = {}
     for state in measure(run, work.measuring, work.ahead):
@@ -138,10 +161,8 @@ def _one(arm: Arm, others: Sequence[Arm], work: _Work) -> None:
     work.note(f"{name}: {state['status']}" + (f": {state['reason']}" if state["reason"] else ""))
 
 
-def _maker(arms: Sequence[Arm], measuring: Measuring, facts: Facts) -> Callable[[str], TargetProcess]:
-    """The process of the backend of this name; some releases are asked for one by a variable."""
-    named = {arm.name: (arm, changes(Candidate(arm.settings), facts.engine.vllm_version)[1]) for arm in arms}
-    return lambda name: process(named[name][0], measuring, named[name][1])
+def _variables(arm: Arm, facts: Facts) -> dict[str, str]:
+    return changes(Candidate(arm.settings), facts.engine.vllm_version)[1]
 
 
 def _renamed(name: str, state: Mapping[str, Any], document: dict[str, Any]) -> str:

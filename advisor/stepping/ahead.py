@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from advisor.errors import AdvisorError
+from advisor.records import Facts, FirstFacts, GpuFacts, ModelFacts
 from advisor.target_process import TargetProcess
 
 _IMPORTS_S = 300.0
@@ -57,3 +58,28 @@ class Ahead:
     def close(self) -> None:
         while self._waiting:
             self._waiting.popitem()[1].close()
+
+
+class Early:
+    """The first engine's process, which imports vLLM while the installed one is inspected, as soon as GPU and model are known.
+
+    `make`: what goes on with it. `first`: the name of that process.
+    """
+
+    def __init__(self, make: Callable[[GpuFacts, ModelFacts], Ahead], first: str):
+        self._make, self._first = make, first
+        self._ahead: Ahead | None = None
+
+    def first_known(self, found: FirstFacts) -> None:
+        self._ahead = self._make(found.gpu, found.model)
+        self._ahead.begin(self._first)
+
+    def ahead(self, facts: Facts) -> Ahead:
+        if self._ahead is None:
+            self._ahead = self._make(facts.gpu, facts.model)
+        return self._ahead
+
+    def close(self) -> None:
+        """Ends what waits, whatever ended the command."""
+        if self._ahead is not None:
+            self._ahead.close()

@@ -64,7 +64,9 @@ def facts(backends=CUDA, capability="9.0", weights=True, error=None, refusals=()
 def install(monkeypatch, tmp_path, found=None):
     """The command in a folder of its own, with scripted engines; returns their class to say what they do."""
     monkeypatch.chdir(tmp_path)  # logs go into runs/
-    engines = type("Engines", (Engine,), {"asked": [], "order": [], "steps": {}, "script": {}})
+    own = next((one.name for one in (found or facts()).engine.backends if one.valid), "DEFAULT")
+    own = "FLASH_ATTN-3" if own == "FLASH_ATTN" else own
+    engines = type("Engines", (Engine,), {"asked": [], "order": [], "steps": {}, "script": {}, "own": own})
     monkeypatch.setattr("advisor.attention.measure.TargetProcess", engines)
     monkeypatch.setattr(running, "Resolution", Resolution)
     monkeypatch.setattr(running, "inspected", lambda *_: found or facts())
@@ -103,6 +105,7 @@ class Engine:
     """
 
     asked: ClassVar[list] = []
+    own: ClassVar[str] = ""  # vLLM's choice, whose process is called otherwise
     order: ClassVar[list] = []  # of all engines, imports and ends too
     steps: ClassVar[dict] = {}
     script: ClassVar[dict] = {}
@@ -113,7 +116,7 @@ class Engine:
 
     def __init__(self, python, script, env, log):
         assert (script, env["VLLM_ENABLE_V1_MULTIPROCESSING"]) == ("attention", "0")
-        self.log, self.arm = Path(log), Path(log).stem
+        self.log, self.arm = Path(log), self.own if Path(log).stem == "default" else Path(log).stem
 
     def __enter__(self):
         self.log.write_text(

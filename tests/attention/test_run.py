@@ -14,7 +14,7 @@ from advisor.attention import run as running
 from advisor.attention.document import read
 from advisor.attention.table import told
 from advisor.errors import AdvisorError, InputError
-from advisor.records import BackendFacts
+from advisor.records import BackendFacts, FirstFacts
 from tests.attention import scripted
 
 ARMS = ["FLASH_ATTN:3", "FLASH_ATTN:2", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "FLASH_ATTN:4"]
@@ -153,6 +153,49 @@ def test_the_next_backend_is_imported_while_this_one_starts_and_none_while_steps
         assert begun < order.index((name, "start")) < waited < order.index((name, "decode"))
         assert order.index((name, "closed")) < order.index((following, "start"))  # one engine at a time
     assert sorted(arm for arm, what in order if what == "closed") == sorted(names)
+
+
+def test_the_first_backend_is_imported_while_the_inspection_goes_on(tmp_path, engines, monkeypatch):
+    found = scripted.facts()
+
+    def inspection(model, gpu, python, serve_args, env, first_known):
+        first_known(FirstFacts(found.gpu, found.model))
+        engines.order.append((None, "inspected"))
+        return found
+
+    monkeypatch.setattr(running, "inspected", inspection)
+    go(tmp_path, engines, backends=("FLASHINFER",))
+    assert engines.order[:4] == [
+        ("FLASH_ATTN-3", "import"), (None, "inspected"), ("FLASHINFER", "import"), ("FLASH_ATTN-3", "start"),
+    ]  # fmt: skip
+    assert engines.order.count(("FLASH_ATTN-3", "closed")) == 1
+    engines.order.clear()
+    go(tmp_path, engines, backends=("TRITON_ATTN",))  # vLLM's own choice is there already
+    assert engines.order[:5] == [
+        ("FLASH_ATTN-3", "import"), (None, "inspected"), ("FLASH_ATTN-3", "closed"), ("TRITON_ATTN", "start"),
+        ("TRITON_ATTN", "decode"),
+    ]  # fmt: skip
+    engines.order.clear()
+    with pytest.raises(InputError, match="no such backend"):
+        go(tmp_path, engines, backends=("NONE_SUCH",))
+    assert engines.order == [("FLASH_ATTN-3", "import"), (None, "inspected"), ("FLASH_ATTN-3", "closed")]
+
+
+def test_variables_that_ask_for_a_backend_reach_its_own_process_only(tmp_path, engines, monkeypatch):
+    """As vLLM before --attention-backend was asked."""
+    monkeypatch.setattr(
+        running, "_variables", lambda arm, facts: {} if arm.default else {"VLLM_ATTENTION_BACKEND": arm.name}
+    )
+    seen = {}
+    begun = engines.__init__
+
+    def kept(self, python, script, env, log):
+        begun(self, python, script, env, log)
+        seen[self.arm] = env.get("VLLM_ATTENTION_BACKEND")
+
+    monkeypatch.setattr(engines, "__init__", kept)
+    go(tmp_path, engines, backends=("FLASHINFER", "TRITON_ATTN"))
+    assert seen == {"FLASH_ATTN-3": None, "FLASHINFER": "FLASHINFER", "TRITON_ATTN": "TRITON_ATTN"}
 
 
 def test_imports_that_fail_end_their_own_backend_only(tmp_path, engines):
