@@ -73,7 +73,7 @@ def test_a_study_that_goes_on_races_against_what_an_earlier_session_measured(req
     (slow,) = searched(answer).values()
     assert slow.dropped is not None and "against default" in slow.dropped.reason
     lines = [json.loads(line) for line in (answer.study_folder / "trials.jsonl").read_text().splitlines()]
-    assert from_json(Trial, lines[-1]["trial"]).dropped == slow.dropped
+    assert from_json(Trial, lines[slow.number]["trial"]).dropped == slow.dropped
     again, _, _ = tuned(request_for(SLOW, trials=1))
     assert again.result.trials == answer.result.trials
 
