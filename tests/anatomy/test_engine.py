@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from advisor.anatomy import run as running
+from advisor.anatomy.modes import parse_modes
+from advisor.stepping.ahead import Ahead
 
 
 @pytest.mark.engine
@@ -52,6 +57,29 @@ def test_a_processor_says_what_applies(engine_python, tiny_model, tmp_path):
     assert ended.stdout.splitlines()[-2:] == [str(output), str(drawn)]
     assert "a processor has no GPU time" in drawn.read_text()  # beside its outlines stands each text as a comment
     assert "vLLM runs the same as for 'no optimisation' here" in ended.stderr
+
+
+@pytest.mark.engine
+def test_a_real_engine_starts_in_the_process_that_imported_ahead(engine_python, tiny_model, tmp_path, monkeypatch):
+    """As on a GPU, which alone begins processes ahead: the imports, the wait for the inspection, then the start."""
+    monkeypatch.chdir(tmp_path)
+    begun, made = Ahead.__init__, []
+
+    def on_a_gpu(self, make, wanted):
+        begun(self, lambda name: made.append(name) or make(name), wanted=True)
+
+    monkeypatch.setattr(Ahead, "__init__", on_a_gpu)
+    wish = running.Wish(
+        str(tiny_model), "cpu", ("--load-format", "dummy", "--max-model-len", "256"), {"VLLM_CPU_KVCACHE_SPACE": "1"},
+        parse_modes("none"), (1,), 128, 10, engine_python, tmp_path / "found.json",
+    )  # fmt: skip
+    began = time.monotonic()
+    document, _ = running.anatomy(wish, lambda line: None)
+    took_s = time.monotonic() - began
+    mode = document["modes"]["none"]
+    assert (mode["status"], mode["reason"], made) == ("measured", None, ["none"])
+    assert 1 < mode["start"]["imports_s"] < mode["start"]["start_s"] < took_s
+    assert mode["decode"][0]["step_ms"] > 0
 
 
 TIED = """
