@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import statistics
 from collections.abc import Sequence
 
+from advisor.measure.load_search import left_open
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.search.scores import score, slo_breaches
 from advisor.verdict.statistics import Comparison, compare
 
 BASELINE = Candidate()
+_LOADS = {"max_concurrency": "concurrency", "max_rate": "rate"}
 
 
 def fresh(trials: Sequence[Trial], candidate: Candidate) -> dict[int, Trial]:
@@ -64,4 +68,14 @@ def comparison(
     """The candidate against the baseline; `others` are launched candidates whose launches help to tell the noise."""
     further = [figures(trials, other, objective) for other in others if other.key != candidate.key]
     baseline, arm = figures(trials, BASELINE, objective), figures(trials, candidate, objective)
-    return compare(baseline, arm, [item for item in further if item], objective.maximise)
+    found = compare(baseline, arm, [item for item in further if item], objective.maximise)
+    if found is None or objective.metric not in _LOADS:
+        return found
+    return dataclasses.replace(found, blur=max(_left_open(trials, arm, objective) for arm in (BASELINE, candidate)))
+
+
+def _left_open(trials: Sequence[Trial], arm: Candidate, objective: Objective) -> float:
+    """Mean over the arm's launches of what their searches for the highest load leave open."""
+    launches = fresh(trials, arm)
+    kind = _LOADS[objective.metric]
+    return statistics.fmean(left_open(launches[number].loads, kind) for number in figures(trials, arm, objective))

@@ -7,6 +7,7 @@ and Student's t keeps each share exact however few launches there are. Several f
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ def chance(found: Comparison, looks: Looks) -> float:
     missing = looks.end - found.launches
     if missing <= 0:
         return 0.0
-    end = Comparison(looks.end, found.gain, found.deviation, found.degrees + missing)
+    end = dataclasses.replace(found, launches=looks.end, degrees=found.degrees + missing)
     needed = max(math.log(1 + MIN_GAIN), end.half_width(looks.tail(looks.end)))
     spread = found.deviation * math.sqrt(1 / found.launches - 1 / looks.end)
     return 0.5 * math.erfc((needed - found.gain) / spread / math.sqrt(2))
@@ -71,7 +72,7 @@ def launches_needed(found: Comparison, looks: Looks, most: int = 200) -> int | N
     Were the true gain the measured one, half of such studies would show it.
     """
     for launches in range(looks.first, most + 1):
-        end = Comparison(launches, found.gain, found.deviation, max(launches - 1, found.degrees))
+        end = dataclasses.replace(found, launches=launches, degrees=max(launches - 1, found.degrees))
         if end.half_width(ERROR / looks.finalists) < found.gain:
             return launches
     return None

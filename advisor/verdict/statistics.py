@@ -27,6 +27,7 @@ class Comparison:
     gain: float  # mean over the rounds
     deviation: float  # standard deviation of one round's ratio, from launch to launch
     degrees: int  # of freedom of that deviation
+    blur: float = 0.0  # that a load search leaves open on each launch: no number of launches averages it out
 
     @property
     def ratio(self) -> float:
@@ -39,7 +40,8 @@ class Comparison:
 
     def half_width(self, tail: float) -> float:
         """Half of the two-sided interval that leaves out `tail` on each side, in logarithms."""
-        return two_sided_quantile(1 - 2 * tail, self.degrees) * self.deviation / math.sqrt(self.launches)
+        luck = two_sided_quantile(1 - 2 * tail, self.degrees) * self.deviation / math.sqrt(self.launches)
+        return luck + self.blur
 
     def interval(self, tail: float) -> Interval:
         half = self.half_width(tail)
