@@ -19,11 +19,15 @@ from advisor.launch.caches import study_cache
 from advisor.launch.launcher import Launcher, LauncherGone
 from advisor.launch.server import launcher_environment
 from advisor.launch.warm_choice import MODULE, WARM, command_refusal, machine_refusal
+from advisor.measure.client import usable_cores
 from advisor.records import Candidate, FirstFacts, Trial
 from advisor.request import TuneRequest
 from advisor.runner.real import served_model
 from advisor.study.launches import baseline_trial
 from advisor.study.setup import study_folder
+
+# Inspection and resolution import with a core each already. With no third one the launcher would only take from them.
+FEWEST_CORES = 3
 
 
 class Ahead:
@@ -46,9 +50,10 @@ class Ahead:
     def begin(self, facts: FirstFacts) -> None:
         """Where it will be wanted. What is wrong here the inspection or the first launch will tell, which need the same things."""
         with contextlib.suppress(AdvisorError, LauncherGone, OSError):
-            if not may_be_forked(self._request, facts) or (folder := self._folder(facts)) is None:
+            if usable_cores() < FEWEST_CORES or not may_be_forked(self._request, facts):
                 return
-            self.launcher = _begun(self._request, facts, folder)
+            if (folder := self._folder(facts)) is not None:
+                self.launcher = _begun(self._request, facts, folder)
 
 
 def may_be_forked(request: TuneRequest, facts: FirstFacts) -> bool:

@@ -23,6 +23,7 @@ WARM_SITE = Path(__file__).parents[1] / "fakes" / "warm_site"
 @pytest.fixture
 def go(request_for, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(recording, "Resolution", FakeResolution)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 16)
     begun = []
 
     def inspect(*arguments):

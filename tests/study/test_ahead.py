@@ -31,6 +31,7 @@ FIRST = FirstFacts(FACTS.gpu, FACTS.model)
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch):
     install_fakes(monkeypatch)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 16)
 
 
 @pytest.fixture
@@ -156,9 +157,11 @@ def test_nothing_is_left_when_the_inspection_does_not_end_well(request_with, mon
 PROGRAM = """
 import sys, time
 from advisor.records import FirstFacts
+from advisor.study import ahead
 from advisor.study.ahead import Ahead, folder_of_tune
 from tests.test_tune import FACTS, requests_in
 from pathlib import Path
+ahead.usable_cores = lambda: 16
 make = requests_in(Path(sys.argv[1]))
 request = make("settings: {enforce_eager: {values: [default, true]}}", env=sys.argv[2:])
 with Ahead(request, lambda facts: folder_of_tune(request, facts)) as begun:
@@ -230,6 +233,16 @@ def test_a_tune_that_forks_nothing_begins_none(request_with, none_begun, monkeyp
     inspection(monkeypatch, lambda: None)
     answer = pipeline.tune(request_with(**changes), Silent())
     assert {trial.launcher for trial in answer.result.trials} == {"cold"}
+
+
+def test_two_cores_are_left_to_the_inspection(request_with, none_begun, monkeypatch):
+    with Ahead(request_with(), lambda facts: folder_of_tune(request_with(), facts)) as begun:
+        monkeypatch.setattr(ahead, "usable_cores", lambda: 2)
+        begun.begin(FIRST)
+        assert begun.launcher is None
+        monkeypatch.setattr(ahead, "usable_cores", lambda: 3)
+        with pytest.raises(AssertionError, match="a launcher was begun"):
+            begun.begin(FIRST)
 
 
 def test_a_dry_run_begins_none(request_with, none_begun, monkeypatch):
