@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from advisor.errors import InputError
 from advisor.progress import Silent
 from advisor.records import Decision, Trial, from_json, to_json
 from advisor.report.summary import summary
+from advisor.runner.real import RealRunner
 from advisor.serving_profile.store import read_profile
 from advisor.study import setup
 from tests.study_help import sample, yaml_of
@@ -135,8 +137,15 @@ def test_the_highest_load_within_the_slo_is_found_on_each_launch(request_for):
     assert result.verdict.decision is Decision.KEEP_DEFAULTS
 
 
-def test_a_winner_by_its_load_soaks_at_the_load_that_it_found(request_for):
-    """And not at the one that each search begins with, which proves nothing of it."""
+def test_a_winner_by_its_load_soaks_at_the_load_that_it_found(request_for, monkeypatch):
+    """And not at the one that each search begins with, which proves nothing of it. The search is no part of the soak's time."""
+    search = RealRunner._find_load
+
+    def longer_than_the_soak(self, sampling, launch):
+        search(self, sampling, launch)
+        time.sleep(2.1 if launch.job.soak_s else 0.0)
+
+    monkeypatch.setattr(RealRunner, "_find_load", longer_than_the_soak)
     wider = space(FAKE_CAPACITY=40)
     request = request_for(wider, env=["FAKE_CAPACITY_DEFAULT=13"], objective=None, slo=SLO, find_load="concurrency", soak="2s")
     result, _, lines = tuned(request)

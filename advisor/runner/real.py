@@ -197,6 +197,7 @@ class RealRunner:
         launch.plan, begun = self._plan, time.monotonic()
         if self._objective.find_load:
             self._find_load(sampling, launch)
+            begun = time.monotonic()  # a soak is at the load that was found: to find it takes longer than some soaks
         elif launch.plan is None and launch.job.seeds:
             stages.measure_and_plan(sampling, launch)
         else:
