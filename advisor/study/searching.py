@@ -46,7 +46,10 @@ def room(request: TuneRequest, launch: Launches) -> list[str]:
     cheapest, dearest = duration(float(costs.min())), duration(float(costs.max()))
     each = cheapest if cheapest == dearest else f"{cheapest} to {dearest}"
     reserve = duration(budget.reserve_s(trials, request.objective))
+    count, most = max(1, round(seconds / float(costs.mean()))), len(launch.space.candidates)
+    launches = f"about {count} launches"
+    if launch.space.complete and count >= most:
+        launches = f"all {most} candidates" if most > 1 else "the only candidate"
     return [
-        f"{duration(seconds)} for the search, {reserve} kept for the confirmation: room for about "
-        f"{max(1, round(seconds / float(costs.mean())))} launches, estimated at {each} each"
+        f"{duration(seconds)} for the search, {reserve} kept for the confirmation: room for {launches}, estimated at {each} each"
     ]
