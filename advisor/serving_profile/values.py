@@ -39,8 +39,8 @@ def _json_shaped(value: Any) -> bool:
 
 
 Number = Annotated[float, AfterValidator(rounded)]
-# A ratio's last digits tell whether its interval leaves 1 out.
-RatioNumber = Annotated[float, AfterValidator(lambda value: rounded(value, 5))]
+# A ratio's last digits tell whether its interval leaves 1 out, and in tenths of a percent it must read like the reason beside it.
+RatioNumber = Annotated[float, AfterValidator(lambda value: rounded(value, 6))]
 Count = Annotated[int, Field(ge=0)]
 Env = Annotated[dict[str, str], AfterValidator(_env_names)]
 Options = dict[str, Annotated[Any, AfterValidator(_option)]]

@@ -116,8 +116,8 @@ def judge(found: Comparison, looks: Looks, ended: bool) -> Judgement:
 
 
 def named(metric: str, told: str, several: bool = False) -> str:
-    """`ttft_ms.p50 +10.1%`: a change says what it is of where more is no gain, or where there are several objectives."""
-    return f"{metric} {told}" if several or not Objective(metric).maximise else told
+    """`ttft_ms.p50 +10.1%`: a change says what it is of, unless it is the throughput alone."""
+    return f"{metric} {told}" if several or metric != Objective().metric else told
 
 
 def described(found: Comparison, looks: Looks, maximise: bool) -> str:

@@ -14,6 +14,7 @@ from advisor.records import Command, Decision, Interval, Objective, Tradeoff, fr
 from advisor.serving_profile.build import build_profile
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.text import profile_text
+from advisor.units import changes
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -172,3 +173,13 @@ def test_an_objective_that_the_sides_do_not_hold_still_has_its_ratio_in_the_head
     text = profile_text(build_profile(replace(study.RESULT, objective=Objective("ttft_ms.p90"))))
     assert "ttft_ms.p90, tuned against default: -5.8%" in text
     assert "--objective ttft_ms.p90" in text
+
+
+def test_the_ratio_reads_like_the_reason_above_it(study):
+    """From a real study: rounded to 1.0375 its lower end became +3.8% beside a reason that said +3.7%."""
+    seen = Interval(1.482931, 1.03746, 2.11957)
+    told = changes(seen.value, seen.low, seen.high, True)
+    reason = f"x {told[0]} (95% interval {told[1]} to {told[2]}, 5 fresh launches each)"
+    result = replace(study.RESULT, verdict=replace(study.RESULT.verdict, ratio=seen, reason=reason))
+    text = profile_text(build_profile(result))
+    assert told[1] == "+3.7%" and f"tuned against default: {told[0]}, 95% interval {told[1]} to {told[2]}" in text

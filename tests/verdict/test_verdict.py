@@ -55,6 +55,7 @@ def test_decisions(baseline, tuned, decision, part):
     [
         (Objective(), "gave +20.0% (95% interval "),
         (Objective("ttft_ms.p50"), "gave ttft_ms.p50 +20.0% (95% interval "),  # which is no gain of 20%
+        (Objective("requests_s"), "gave requests_s +0.0% (95% interval "),
         (Objective("output_tok_s", ("start_s",)), "gave output_tok_s +20.0% (95% interval "),
     ],
 )
