@@ -40,16 +40,18 @@ def room(request: TuneRequest, launch: Launches) -> list[str]:
     """How many launches fit, at what the baseline cost: nothing to say where none does, since the search says that itself."""
     trials, budget = launch.done(), request.budget
     seconds = budget.search_s(trials, request.objective)
-    costs = Costs(trials, launch.space.resolved).of(launch.space.candidates)
+    tried = {trial.candidate.key for trial in trials if trial.phase == "search"}
+    untried = [item for item in launch.space.candidates if item.key not in tried]
+    costs = Costs(trials, launch.space.resolved).of(untried)
     if not len(costs) or seconds < costs.min():
         return []
     cheapest, dearest = duration(float(costs.min())), duration(float(costs.max()))
     each = cheapest if cheapest == dearest else f"{cheapest} to {dearest}"
     reserve = duration(budget.reserve_s(trials, request.objective))
-    count, most = max(1, round(seconds / float(costs.mean()))), len(launch.space.candidates)
+    count, most = max(1, round(seconds / float(costs.mean()))), len(untried)
     launches = f"about {count} launches"
     if launch.space.complete and count >= most:
-        launches = f"all {most} candidates" if most > 1 else "the only candidate"
+        launches = f"all {most} candidates" if most > 1 else "the only candidate left"
     return [
         f"{duration(seconds)} for the search, {reserve} kept for the confirmation: room for {launches}, estimated at {each} each"
     ]
