@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from advisor.journal import write_atomically
+
 STUDY, PROOF = "cache", "cache-proof"  # folders below the study's; the second begins empty, for the winner's cold start
 TRITON = "TRITON_CACHE_DIR"
+CLASSES = "modelinfos"
 
 
 def study_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -21,6 +25,22 @@ def study_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     if "VLLM_CACHE_ROOT" in inherited:
         return {}
     return _below(_generations(folder)[-1], inherited)
+
+
+def lend_model_classes(cache: Mapping[str, str], inherited: Mapping[str, str]) -> None:
+    """What vLLM found out about the model's class during the inspection, as files: they hold a hash of the class's source, and
+    vLLM leaves them below its cache (model_executor/models/registry.py, 0.11 to 0.33). A server without them imports everything
+    in one more process to look at the class, which took 20 s of the first start on an H200.
+    """
+    usual = Path(inherited.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vllm"
+    target = Path(cache["VLLM_CACHE_ROOT"]) / CLASSES if "VLLM_CACHE_ROOT" in cache else None
+    if target is None or not (usual / CLASSES).is_dir():
+        return
+    with contextlib.suppress(OSError):  # then vLLM looks for itself
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted((usual / CLASSES).glob("*.json")):
+            if not (target / path.name).exists():
+                write_atomically(target / path.name, path.read_bytes())
 
 
 def renewed_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:

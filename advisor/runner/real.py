@@ -146,7 +146,9 @@ class RealRunner:
 
     def _caches(self, job: Job) -> Mapping[str, str]:
         if job.caches == "study":
-            return caches.study_cache(self._folder, os.environ)
+            cache = caches.study_cache(self._folder, os.environ)
+            caches.lend_model_classes(cache, os.environ)
+            return cache
         return caches.proof_cache(self._folder, empty=job.caches == "empty")
 
     def _renewal(self, job: Job) -> Callable[[], Mapping[str, str]] | None:

@@ -127,3 +127,25 @@ def test_kernels_are_shared_by_a_studys_launches_and_go_with_a_broken_cache(tmp_
     assert caches.renewed_cache(tmp_path, {})["TRITON_CACHE_DIR"] == str(tmp_path / "cache-2" / "triton")
     theirs = {"TRITON_CACHE_DIR": "/theirs"}
     assert "TRITON_CACHE_DIR" not in {**caches.study_cache(tmp_path, theirs), **caches.renewed_cache(tmp_path, theirs)}
+
+
+def test_what_the_inspection_found_out_about_the_models_class_is_lent_to_a_studys_cache(tmp_path: Path) -> None:
+    usual, study = tmp_path / "home" / "vllm" / "modelinfos", tmp_path / "study"
+    usual.mkdir(parents=True)
+    for name, text in {"llama.json": "new", "qwen.json": "other", "notes.txt": "no"}.items():
+        (usual / name).write_text(text)
+    kept = study / "cache" / "modelinfos"
+    kept.mkdir(parents=True)
+    (kept / "llama.json").write_text("its own")
+    inherited = {"XDG_CACHE_HOME": str(tmp_path / "home")}
+    caches.lend_model_classes(caches.study_cache(study, inherited), inherited)
+    assert {path.name: path.read_text() for path in kept.iterdir()} == {"llama.json": "its own", "qwen.json": "other"}
+
+
+def test_nothing_is_lent_to_a_cache_that_a_person_chose_or_where_there_is_nothing(tmp_path: Path) -> None:
+    inherited = {"XDG_CACHE_HOME": str(tmp_path / "home")}
+    caches.lend_model_classes(caches.study_cache(tmp_path / "study", inherited), inherited)
+    assert not (tmp_path / "study").exists()
+    (tmp_path / "home" / "vllm" / "modelinfos").mkdir(parents=True)
+    caches.lend_model_classes(caches.study_cache(tmp_path, {**inherited, "VLLM_CACHE_ROOT": "/theirs"}), inherited)
+    assert not Path("/theirs").exists()
