@@ -51,8 +51,8 @@ FAULTS = {
     "fail_every_n": "every Nth completion is answered with HTTP 500 (default 10)",
     "dies_on_launch_n": "SIGKILL ends it in its tenth completion, the Nth time that it is started with a compile cache (default 2)",
     "stale_compile": "it crashes on what its first start left in the compile cache",
-    "stale_kernels": "it crashes on what its first start left in the kernel cache, if it was told where to keep one",
-    "hangs_again": "the start stops moving on what its first start left in the kernel cache, if it was told where to keep one",
+    "stale_kernels": "it crashes on what its first start left among FlashInfer's kernels, if it was told where to keep them",
+    "hangs_again": "the start hangs on what its first start left among FlashInfer's kernels, if it was told where to keep them",
     "stalls_after_n": "all is silent after N completions (default 10): connections are taken, nothing is answered",
     "fades_after_n": "each token takes longer and longer after N completions (default 100)",
     "engine_dies": "the engine process ends after completion N (default 1); the rest goes on, /health says 200",
@@ -323,6 +323,9 @@ def take_gpu_memory(pid: int, mib: int) -> None:
             out.write(str(mib))
 
 
+FLASHINFER = "FLASHINFER_WORKSPACE_BASE"  # of the caches only the proof of a winner moves this one
+
+
 def starts_with(variable: str) -> int:
     """How often this engine was started with the cache that the variable names, this time included; 0 without one."""
     if not (folder := os.environ.get(variable)):
@@ -353,11 +356,11 @@ def misbehave_at_start() -> None:
         leave_orphan()
     if FAULT == "dies_on_launch_n":
         STARTS.append(starts_with("VLLM_CACHE_ROOT"))
-    stale = {"stale_compile": "VLLM_CACHE_ROOT", "stale_kernels": "TRITON_CACHE_DIR"}.get(FAULT)
+    stale = {"stale_compile": "VLLM_CACHE_ROOT", "stale_kernels": FLASHINFER}.get(FAULT)
     if stale and starts_with(stale) > 1:
         fake_log.failing("stale_cache")
         sys.exit(1)
-    if FAULT == "hangs_again" and starts_with("TRITON_CACHE_DIR") > 1:
+    if FAULT == "hangs_again" and starts_with(FLASHINFER) > 1:
         time.sleep(600)
     if FAULT in ("memory_stays", "memory_moves"):
         take_gpu_memory(FAULT == "memory_moves", 30_000)  # pid 1, which no signal of ours ends
