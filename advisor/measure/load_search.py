@@ -21,7 +21,7 @@ MOST_LOADS = 10  # measured on a launch at most
 FIRST_RATE = 1.0  # requests a second to begin with, where the workload has a number in flight
 MOST_CONCURRENCY = 4096  # vLLM's own limits on running sequences are below
 _FIRST_STEP, _STEP = 2.0, 4.0  # factors: a second step in the same direction goes further
-_NO_MORE = 1.02  # requests a second must grow by this when the load doubles, or the server is full
+_NO_MORE = 1.02  # requests a second grow by this in one of two rises of the load, or the server is full
 _SAMPLE_S, _FEWEST = 10.0, 32  # arrivals of so long, and at least so many requests, make a sample at a rate
 _SEEDS_APART = 50  # samples of one load have neighbouring seeds; MOST_LOADS of these stay below a round's 1000
 
@@ -86,8 +86,9 @@ def _measured(measure: Callable[[Workload, int], Sample], workload: Workload, se
 def next_load(history: Sequence[LoadPoint], start: Workload, kind: str) -> Workload | None:
     """The workload with the load to measure next, or None when the search is over. `kind`: concurrency or rate.
 
-    Doubles from the workload's own load (then four times at once) as long as the SLO is met, or halves until it is; then
-    halves the gap between the highest load that is met and the lowest that is not, on a logarithmic scale.
+    Doubles from the workload's own load (then four times at once, and twice where the last rise brought nothing) as long as the
+    SLO is met, or halves until it is; then halves the gap between the highest load that is met and the lowest that is not, on
+    a logarithmic scale.
     """
     if len(history) >= MOST_LOADS:
         return None
@@ -99,7 +100,7 @@ def next_load(history: Sequence[LoadPoint], start: Workload, kind: str) -> Workl
         load = math.sqrt(met * missed)
         done = missed <= met * (1 + RESOLUTION)
     elif met is not None:
-        load = met * (_FIRST_STEP if len(history) == 1 else _STEP)
+        load = met * (_FIRST_STEP if len(history) == 1 or _is_flat(history[-2:]) else _STEP)
         done = is_full(history) or (kind == "concurrency" and met >= MOST_CONCURRENCY)
     else:
         load = (missed or first) / (_FIRST_STEP if len(history) == 1 else _STEP)
@@ -111,11 +112,17 @@ def next_load(history: Sequence[LoadPoint], start: Workload, kind: str) -> Workl
 
 
 def is_full(history: Sequence[LoadPoint]) -> bool:
-    """Whether the last rise of the load brought no more finished requests: more in flight only wait."""
-    if len(history) < 2:
-        return False
-    before, last = sorted(history, key=lambda point: point.load)[-2:]
-    return last.met and before.met and last.requests_s < before.requests_s * _NO_MORE
+    """Whether the last two rises of the load brought no more finished requests: more in flight only wait.
+
+    One rise does not show it: of two small loads, noise decides which finishes more, and twice the wait can be within the SLO.
+    """
+    return len(history) >= 3 and _is_flat(history[-3:])
+
+
+def _is_flat(rises: Sequence[LoadPoint]) -> bool:
+    """Whether none of these loads, each above the one before and all within the SLO, finished more than the first."""
+    first, *higher = sorted(rises, key=lambda point: point.load)
+    return all(point.met for point in rises) and all(point.requests_s < first.requests_s * _NO_MORE for point in higher)
 
 
 def kept_up(found: Sample, workload: Workload, kind: str) -> Workload:

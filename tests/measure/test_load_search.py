@@ -61,8 +61,20 @@ def test_no_load_at_all_ends_at_one_in_flight():
 
 def test_a_full_server_ends_the_search():
     points = search(CHAT, "concurrency", 1e9, full=100)
-    assert [point.load for point in points] == [64, 128, 512]
+    assert [point.load for point in points] == [64, 128, 512, 1024]
     assert "more in flight finish no more requests" in told(points, "concurrency")
+
+
+@pytest.mark.parametrize("limit", [150, 192, 250])
+def test_a_server_that_is_full_from_the_start_still_has_a_highest_load_within_the_slo(limit):
+    points = search(CHAT, "concurrency", limit, full=64)
+    assert highest(points) <= limit < highest(points) * (1 + RESOLUTION) + 1
+
+
+def test_one_rise_without_gain_is_noise_and_ends_nothing():
+    held_up = [LoadPoint(64, True, 60), LoadPoint(128, True, 60.5)]
+    assert next_load(held_up, CHAT, "concurrency").concurrency == 256
+    assert next_load([*held_up, LoadPoint(256, True, 110)], CHAT, "concurrency").concurrency == 1024
 
 
 def test_loads_stop_at_what_vllm_can_run():
