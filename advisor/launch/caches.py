@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,16 +32,22 @@ def lend_model_classes(cache: Mapping[str, str], inherited: Mapping[str, str]) -
     """What vLLM found out about the model's class during the inspection, as files: they hold a hash of the class's source, and
     vLLM leaves them below its cache (model_executor/models/registry.py, 0.11 to 0.33). A server without them imports everything
     in one more process to look at the class, which took 20 s of the first start on an H200.
+
+    `inherited`: the inspection's own environment, a person's `--env` in it. A place that cannot be read or written is no error.
     """
-    usual = Path(inherited.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vllm"
-    target = Path(cache["VLLM_CACHE_ROOT"]) / CLASSES if "VLLM_CACHE_ROOT" in cache else None
-    if target is None or not (usual / CLASSES).is_dir():
-        return
+    if "VLLM_CACHE_ROOT" not in cache or "VLLM_CACHE_ROOT" in inherited:
+        return  # the server's own is where the inspection left them
+    target = Path(cache["VLLM_CACHE_ROOT"]) / CLASSES
     with contextlib.suppress(OSError):  # then vLLM looks for itself
-        target.mkdir(parents=True, exist_ok=True)
-        for path in sorted((usual / CLASSES).glob("*.json")):
+        for path in sorted((usual_cache(inherited) / CLASSES).glob("*.json")):
             if not (target / path.name).exists():
                 write_atomically(target / path.name, path.read_bytes())
+
+
+def usual_cache(inherited: Mapping[str, str]) -> Path:
+    """Where vLLM keeps its files with this environment (envs.py). A user without a home, as containers have, is no error there."""
+    home = inherited.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 (Path's own raises where there is none)
+    return Path(inherited.get("XDG_CACHE_HOME") or f"{home}/.cache") / "vllm"
 
 
 def renewed_cache(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:

@@ -147,7 +147,7 @@ class RealRunner:
     def _caches(self, job: Job) -> Mapping[str, str]:
         if job.caches == "study":
             cache = caches.study_cache(self._folder, os.environ)
-            caches.lend_model_classes(cache, os.environ)
+            caches.lend_model_classes(cache, {**os.environ, **self._serve_env})
             return cache
         return caches.proof_cache(self._folder, empty=job.caches == "empty")
 

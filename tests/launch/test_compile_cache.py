@@ -149,3 +149,53 @@ def test_nothing_is_lent_to_a_cache_that_a_person_chose_or_where_there_is_nothin
     (tmp_path / "home" / "vllm" / "modelinfos").mkdir(parents=True)
     caches.lend_model_classes(caches.study_cache(tmp_path, {**inherited, "VLLM_CACHE_ROOT": "/theirs"}), inherited)
     assert not Path("/theirs").exists()
+
+
+def found_out(root: Path) -> Path:
+    """What an inspection leaves below a cache of vLLM's."""
+    (root / "modelinfos").mkdir(parents=True)
+    (root / "modelinfos" / "llama.json").write_text("found")
+    return root
+
+
+@pytest.mark.parametrize("variables", [{"XDG_CACHE_HOME": "{}"}, {"HOME": "{}"}, {"HOME": "{}", "XDG_CACHE_HOME": ""}])
+def test_what_was_found_out_is_looked_for_where_this_environment_has_it(tmp_path: Path, variables: dict) -> None:
+    home = tmp_path / "home"
+    found_out(home / ("vllm" if variables.get("XDG_CACHE_HOME") else ".cache/vllm"))
+    caches.lend_model_classes(caches.study_cache(tmp_path, {}), {k: v.format(home) for k, v in variables.items()})
+    assert (tmp_path / "cache" / "modelinfos" / "llama.json").read_text() == "found"
+
+
+def test_a_cache_that_a_person_named_for_the_server_alone_is_lent_nothing(tmp_path: Path) -> None:
+    """--env VLLM_CACHE_ROOT: the inspection wrote there, and the server looks there."""
+    found_out(tmp_path / "home" / "vllm")
+    with_theirs = {"XDG_CACHE_HOME": str(tmp_path / "home"), "VLLM_CACHE_ROOT": "/theirs"}
+    caches.lend_model_classes(caches.study_cache(tmp_path, {}), with_theirs)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_user_without_a_home_is_lent_nothing_and_told_nothing(tmp_path: Path, monkeypatch) -> None:
+    """A container with a number for a user: neither HOME nor a line in passwd. vLLM makes a folder called ~ then."""
+    monkeypatch.setattr(caches.os.path, "expanduser", lambda path: path)
+    monkeypatch.chdir(tmp_path)
+    caches.lend_model_classes(caches.study_cache(tmp_path, {}), {})
+    assert not (tmp_path / "cache").exists()
+    found_out(tmp_path / "~" / ".cache" / "vllm")
+    caches.lend_model_classes(caches.study_cache(tmp_path, {}), {})
+    assert (tmp_path / "cache" / "modelinfos" / "llama.json").exists()
+
+
+@pytest.mark.parametrize("broken", ["unreadable", "unwritable", "full"])
+def test_files_that_cannot_be_lent_are_no_error(tmp_path: Path, monkeypatch, broken: str) -> None:
+    """The server finds out for itself then, or says why it cannot."""
+    found_out(tmp_path / "home" / "vllm")
+    cache = caches.study_cache(tmp_path, {})
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied") if broken != "full" else OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", refuse if broken == "unreadable" else Path.is_dir)
+        patch.setattr(caches, "write_atomically", refuse)
+        caches.lend_model_classes(cache, {"XDG_CACHE_HOME": str(tmp_path / "home")})
+    assert not list((tmp_path / "cache").glob("modelinfos/*.json"))
