@@ -184,7 +184,7 @@ def test_a_budget_that_tries_nothing_claims_nothing(request_for):
 
 
 def test_a_study_of_something_else_is_not_mixed_in(request_for):
-    pipeline.tune(request_for(EAGER, trials=0, budget="1s"), Silent())
+    pipeline.tune(request_for(EAGER, trials=0, budget="0.1s"), Silent())
     with pytest.raises(InputError, match="samples 1, now it is 2"):
         pipeline.tune(request_for(EAGER, samples=2), Silent())
 
@@ -239,7 +239,7 @@ def test_a_finished_study_goes_on_with_a_larger_budget_only(request_for):
 
 @pytest.mark.parametrize("name", ["..", "../x", "a b/c"])
 def test_a_study_stays_in_its_folder(request_for, name, tmp_path):
-    folder = pipeline.tune(request_for(EAGER, trials=0, budget="1s", study=name), Silent()).study_folder
+    folder = pipeline.tune(request_for(EAGER, trials=0, budget="0.1s", study=name), Silent()).study_folder
     assert folder.resolve().parent == (tmp_path / "runs").resolve()
 
 

@@ -173,14 +173,14 @@ def test_each_goal_has_a_study_and_a_profile_of_its_own(request_for, tmp_path):
         "-ttft-p99": {"objective": "ttft_ms.p99"},
     }
     for slug, goal in goals.items():
-        answer = pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="1s", **goal), Silent())
+        answer = pipeline.tune(request_for(space(FAKE_TOK_S=100), trials=0, budget="0.1s", **goal), Silent())
         assert answer.profile_path == tmp_path / "profiles" / "cpu" / f"fake-model-tiny{slug}.yaml"
         assert answer.study_folder.name == f"fake-model-cpu-tiny{slug}" and len(answer.result.trials) == 1
     assert len(list(tmp_path.glob("profiles/cpu/*.yaml"))) == len(goals)
 
 
 def test_a_study_of_a_chosen_name_is_not_mixed_with_another_goal(request_for):
-    given = {"trials": 0, "budget": "1s", "study": "s", "objective": None}
+    given = {"trials": 0, "budget": "0.1s", "study": "s", "objective": None}
     pipeline.tune(request_for(space(FAKE_TOK_S=100), slo=SLO, **given), Silent())
     with pytest.raises(InputError, match="was measured with slo"):
         pipeline.tune(request_for(space(FAKE_TOK_S=100), slo="ttft_p99<600ms", **given), Silent())

@@ -106,7 +106,7 @@ def test_where_starts_are_compared_nothing_is_forked(request_with):
 
 
 def test_a_study_goes_on_as_its_baseline_was_launched(request_with):
-    pipeline.tune(request_with(trials=0, budget="1s"), Silent())
+    pipeline.tune(request_with(trials=0, budget="0.1s"), Silent())
     answer = pipeline.tune(request_with(trials=1, launcher="cold"), Silent())
     assert launched(answer)["baseline"] == {"warm"} and launched(answer).get("search", {"warm"}) == {"warm"}
 

@@ -73,7 +73,7 @@ def test_a_study_that_was_stopped_in_between_goes_on_and_repeats_nothing(request
 
 
 def test_a_budget_without_room_for_it_is_told(request_for):
-    _, _, lines, profile = tuned(request_for(BROKEN, trials=0, budget="1s"))
+    _, _, lines, profile = tuned(request_for(BROKEN, trials=0, budget="0.1s"))
     told = profile["decision"]["noise_not_measured"]
     assert told.startswith("it takes about ") and told.endswith(", the budget leaves 0.0s")
     assert lines[1] == f"output tok/s: what launches of the default differ by was not measured: {told}"
@@ -82,7 +82,7 @@ def test_a_budget_without_room_for_it_is_told(request_for):
 
 def test_where_earlier_failures_leave_nothing_to_launch_that_is_the_reason(request_for):
     """And not that the budget or --trials ended the search."""
-    pipeline.tune(request_for(BROKEN, budget="30s"), Silent())
+    pipeline.tune(request_for(BROKEN), Silent())
     answer, _, lines, _ = tuned(request_for(BROKEN, study="another"))
     assert [trial.phase for trial in answer.result.trials] == ["baseline", "confirm", "confirm"]
     assert answer.result.verdict.decision is Decision.INCONCLUSIVE

@@ -68,7 +68,7 @@ def test_only_what_can_win_is_measured_in_full_and_confirmed(request_for):  # no
 
 
 def test_a_study_that_goes_on_races_against_what_an_earlier_session_measured(request_for):  # noqa: F811
-    pipeline.tune(request_for(SLOW, trials=0, budget="1s"), Silent())
+    pipeline.tune(request_for(SLOW, trials=0, budget="0.1s"), Silent())
     answer, _, _ = tuned(request_for(SLOW, trials=1))
     (slow,) = searched(answer).values()
     assert slow.dropped is not None and "against default" in slow.dropped.reason
@@ -79,7 +79,7 @@ def test_a_study_that_goes_on_races_against_what_an_earlier_session_measured(req
 
 
 def test_the_default_of_another_day_drops_nothing(request_for, tmp_path):  # noqa: F811
-    pipeline.tune(request_for(SLOW, trials=0, budget="1s"), Silent())
+    pipeline.tune(request_for(SLOW, trials=0, budget="0.1s"), Silent())
     (journal,) = (tmp_path / "runs").glob("*/trials.jsonl")
     event = json.loads(journal.read_text())
     event["trial"]["started_at"] = "2020-01-01T00:00:00+00:00"
@@ -97,7 +97,7 @@ def test_a_person_can_have_everything_measured_in_full(request_for):  # noqa: F8
 
 def test_an_older_study_without_slices_goes_on_and_drops_by_its_samples(request_for, tmp_path):  # noqa: F811
     """A journal as it was written before there were slices."""
-    pipeline.tune(request_for(SLOW, trials=0, budget="1s", samples=2), Silent())
+    pipeline.tune(request_for(SLOW, trials=0, budget="0.1s", samples=2), Silent())
     (journal,) = (tmp_path / "runs").glob("*/trials.jsonl")
     event = json.loads(journal.read_text())
     del event["trial"]["slices"], event["trial"]["plan"]["slice_prompts"]
