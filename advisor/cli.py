@@ -1,4 +1,4 @@
-"""The command line: one short function a command (anatomy and attention in cli_steps.py); the only place that exits.
+"""The command line: one short function a command (some in cli_steps.py and cli_grids.py); the only place that exits.
 
 Imports of Optuna, rich and the stages stand inside the functions, so that `--help` answers at once.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from advisor import __version__, cli_steps
+from advisor import __version__, cli_grids, cli_steps
 from advisor import cli_options as options
 from advisor.cli_output import columns, note, output_lost, say
 from advisor.errors import AdvisorError
@@ -46,11 +46,6 @@ def _end(error: AdvisorError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def _given(**options: object) -> dict[str, object]:
-    """Options that stand on the command line."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def _of_typer(error: OSError) -> bool:
     """Whether it was typer that failed to print, a help text."""
     frame = error.__traceback__
@@ -71,16 +66,19 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Find the fastest vLLM serving configuration for a model, a GPU and a workload, by measuring it."""
+    """Find the fastest vLLM serving configuration for a model, a GPU and a workload, by measuring it.
+
+    export, explain, migrate, buckets and merge-grids need neither vLLM nor a GPU.
+    """
 
 
-@app.command()
+@app.command(short_help="Search on real servers, prove the winner, write a profile.")
 def tune(
     model: options.Model,
     gpu: options.Gpu = "auto",
     workload: options.WorkloadName = "chat",
     budget: Annotated[str, typer.Option(help="Time for all launches: 90s, 30m, 2h.")] = "60m",
-    trials: Annotated[int | None, typer.Option(help="At most so many trials in the search.", min=0)] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of the search, at most.", min=0)] = None,
     serve_args: options.ServeArgs = "",
     env: options.Env = None,
     space: options.Space = None,
@@ -95,13 +93,13 @@ def tune(
         str | None,
         typer.Option(
             help='Limits for a request\'s ttft, tpot, itl, e2el: "ttft_p99<500ms,tpot_p99<30ms" (p99: for 99% of the '
-            "requests). With another objective than goodput, candidates that break them are out."
+            "requests). With another objective than goodput, a candidate that breaks them cannot win."
         ),
     ] = None,
     find_load: Annotated[
         str | None,
         typer.Option(
-            help="concurrency or rate: raise it on each launch as far as --slo is met; the highest is the objective."
+            help="concurrency or rate: raise it on each launch while --slo is met; the highest one is the objective."
         ),
     ] = None,
     concurrency: options.Concurrency = None,
@@ -111,7 +109,7 @@ def tune(
     num_prompts: options.NumPrompts = None,
     samples: options.Samples = 2,
     client_processes: options.ClientProcesses = None,
-    confirm_launches: Annotated[int, typer.Option(help="Fresh launches an arm for the verdict, at least.", min=3)] = 3,
+    confirm_launches: Annotated[int, typer.Option(help="Fresh launches of the default and of each finalist, at least.", min=3)] = 3,
     soak: Annotated[
         str | None,
         typer.Option(help="How long a winner must stand its load: 90s, 5m; default: a twentieth of the budget."),
@@ -119,12 +117,12 @@ def tune(
     quality_command: Annotated[
         str | None,
         typer.Option(
-            help="Your own evaluation, run against baseline and winner (ADVISOR_BASE_URL, ADVISOR_MODEL): exit code 0 and a "
-            "number, more is better."
+            help="Your own evaluation, run on baseline and winner (ADVISOR_BASE_URL, ADVISOR_MODEL): it ends with exit code 0 and "
+            "prints a number; more is better."
         ),
     ] = None,
     quality_tolerance: Annotated[
-        float, typer.Option(help="Share of the baseline's score that the winner may lack.", min=0, max=1)
+        float, typer.Option(help="Share of the baseline's score that the winner may fall short by.", min=0, max=1)
     ] = 0.01,
     quality_timeout: Annotated[
         float, typer.Option(help="Seconds that one run of --quality-command may take.", min=1)
@@ -140,7 +138,7 @@ def tune(
     profiles: Annotated[
         str | None,
         typer.Option(
-            help="Profiles that order the first launches: a folder, a file, or none. Default: those in --output and those "
+            help="Profiles that decide the first launches: a folder, a file, or none. Default: those in --output and those "
             "that come with the advisor."
         ),
     ] = None,
@@ -152,12 +150,12 @@ def tune(
         bool,
         typer.Option(
             "--retry-failed",
-            help="Launch again what failed before, and what failures foretell to fail (RUNS/failures.jsonl).",
+            help="Launch again what failed before, or is expected to fail (RUNS/failures.jsonl).",
         ),
     ] = False,
     measure_all: Annotated[
         bool,
-        typer.Option("--measure-all", help="Measure every candidate in full, also those that cannot win any more."),
+        typer.Option("--measure-all", help="Measure every candidate in full, even one that cannot win any more."),
     ] = False,
     launcher: options.Launcher = "warm",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be launched, launch nothing.")] = False,
@@ -172,7 +170,7 @@ def tune(
     from advisor.report.terminal import Lines, LiveDisplay
     from advisor.request import request_from_words
 
-    load = _given(
+    load = options.given(
         concurrency=concurrency,
         rate=rate,
         input_tokens=input_tokens,
@@ -203,98 +201,14 @@ def tune(
         say(line)
 
 
-@app.command()
-def record(
-    model: options.Model,
-    gpu: options.Gpu = "auto",
-    workload: options.WorkloadName = "chat",
-    serve_args: options.ServeArgs = "",
-    env: options.Env = None,
-    space: options.Space = None,
-    concurrency: options.Concurrency = None,
-    rate: options.Rate = None,
-    input_tokens: options.InputTokens = None,
-    output_tokens: options.OutputTokens = None,
-    num_prompts: options.NumPrompts = None,
-    samples: options.Samples = 2,
-    client_processes: options.ClientProcesses = None,
-    slo: Annotated[str | None, typer.Option(help="Limits that goodput is counted by, as for `advisor tune`.")] = None,
-    configs: Annotated[
-        int | None, typer.Option(help="So many configurations, spread over the space; default: all.", min=1)
-    ] = None,
-    launches: Annotated[int, typer.Option(help="Launches of each configuration.", min=1)] = 1,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            help="I/N: only every N-th configuration from the I-th on, into a file of its own: one GPU's part."
-        ),
-    ] = None,
-    budget: Annotated[
-        str, typer.Option(help="Wall time from the start of this command: no launch begins that would not fit.")
-    ] = "24h",
-    output: Annotated[
-        Path | None, typer.Option(help="The grid's .jsonl file; default: benchmarks/recorded/MODEL-GPU-WORKLOAD.jsonl.")
-    ] = None,
-    launcher: options.Launcher = "warm",
-    engine_python: options.EnginePython = sys.executable,
-    runs: options.Runs = Path("runs"),
-) -> None:
-    """Launch and measure the configurations of a space, one after the other, into one file; the same command goes on."""
-    import shlex
-
-    from advisor.recording.files import parse_shard
-    from advisor.recording.record import Wish
-    from advisor.recording.record import record as recorded
-    from advisor.report.terminal import Lines
-    from advisor.request import request_from_words
-
-    load = _given(
-        concurrency=concurrency,
-        rate=rate,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        num_prompts=num_prompts,
-    )
-    request = request_from_words(
-        model=model, gpu=gpu, workload=workload, overrides=load,
-        budget=budget, trials=None, confirm_launches=3, serve_args=serve_args, env=env or [], space=space, objective=None,
-        slo=slo, samples=samples, client_processes=client_processes, launcher=launcher, engine_python=engine_python,
-        runs=runs,
-    )  # fmt: skip
-    wish = Wish(
-        output, configs, launches, parse_shard(shard) if shard else None, num_prompts is not None,
-        f"advisor {shlex.join(sys.argv[1:])}",
-    )  # fmt: skip
-    answer = recorded(request, wish, Lines(say, request.objective, request.budget.total_s))
-    say(f"{answer.recorded} of {answer.wanted} configurations are in {answer.path}: {answer.ended}")
-
-
-app.command()(cli_steps.anatomy)
-app.command()(cli_steps.attention)
-
-
-@app.command(name="merge-grids")
-def merge_grids(
-    files: Annotated[list[Path], typer.Argument(help="Parts of one recorded grid.")],
-    output: Annotated[Path, typer.Option(help="File for all of them; may be one of the parts.")],
-) -> None:
-    """Put recorded parts of a grid (record --shard) into one file, if they were recorded under the same conditions."""
-    from advisor.journal import write_atomically
-    from advisor.recording.merge import merged
-
-    text, launches = merged(files)
-    write_atomically(output, text)
-    say(f"{output}: {launches} launches")
-
-
-@app.command()
+@app.command(short_help="Print a profile's command, or a file for --config.")
 def export(
     profile: Annotated[Path, typer.Argument(help="Profile file.")],
     to: Annotated[
         str, typer.Option(help="command, or vllm-yaml for a file that `vllm serve --config` reads.")
     ] = "command",
     model: Annotated[
-        str | None, typer.Option(help="Where the model lies here, if not under the profile's own name.")
+        str | None, typer.Option(help="The model's place on this machine, if it is not the profile's.")
     ] = None,
 ) -> None:
     """Print a profile as a `vllm serve` command or as vLLM's own configuration file."""
@@ -304,21 +218,21 @@ def export(
     say(export_profile(read_profile(profile), to, model=model), end="")
 
 
-@app.command()
+@app.command(short_help="Launch a profile again: does it still hold?")
 def verify(
     profile: Annotated[Path, typer.Argument(help="Profile file.")],
     model: Annotated[
-        str | None, typer.Option(help="Where the model lies here, if not under the profile's own name.")
+        str | None, typer.Option(help="The model's place on this machine, if it is not the profile's.")
     ] = None,
     challenger: Annotated[
         bool,
-        typer.Option("--challenger", help="Launch the candidate that was not chosen, too: is the verdict still true?"),
+        typer.Option("--challenger", help="Launch the candidate that was not chosen, too: would it be chosen now?"),
     ] = False,
     proof: Annotated[
         bool, typer.Option("--proof", help="Repeat a winner's proof, too: start from empty caches, soak, second start.")
     ] = False,
     launches: Annotated[int, typer.Option(help="Fresh launches of each side.", min=2)] = 3,
-    budget: Annotated[str, typer.Option(help="Wall time: no round of launches begins that would not fit.")] = "30m",
+    budget: Annotated[str, typer.Option(help="Wall time; a round of launches that would not fit is not begun.")] = "30m",
     tolerance: Annotated[
         float, typer.Option(help="Percent by which a figure may differ from the profile's.", min=0.1, max=50)
     ] = 5.0,
@@ -328,7 +242,7 @@ def verify(
     output: Annotated[Path | None, typer.Option(help="File for a record of the verification: .json or .yaml.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print that record instead of lines.")] = False,
 ) -> None:
-    """Launch afresh what a profile recommends and its default: exit code 0 it holds, 1 it does not, 5 the launches do not tell."""
+    """Launch what a profile recommends and its default again. Exit code: 0 it holds, 1 it does not, 5 the launches cannot tell."""
     from advisor.report.terminal import Lines
     from advisor.units import parse_duration_s
     from advisor.verification import document
@@ -351,12 +265,15 @@ def verify(
     raise typer.Exit(EXIT_CODES[answer.judgement.held])
 
 
-@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@app.command(
+    short_help="Say what a vLLM command really does.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 def explain(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What you run, after --: vllm serve MODEL ..., docker run ..., or a file with it, such as serve.sh."
+            help="What you run, after --: vllm serve MODEL ... or docker run ...; or a file with such a command, serve.sh."
         ),
     ] = None,
     config: Annotated[
@@ -392,7 +309,7 @@ def explain(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(short_help="Rewrite a command for another vLLM version.")
 def migrate(
     file: Annotated[
         Path,
@@ -431,7 +348,7 @@ def migrate(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(short_help="Plan CUDA-graph capture sizes for your batches.")
 def buckets(
     histogram: Annotated[
         Path | None,
@@ -444,11 +361,11 @@ def buckets(
         str | None, typer.Option(help="Address of a running server, instead: http://127.0.0.1:8000.")
     ] = None,
     watch: Annotated[
-        str | None, typer.Option(help="With --from-metrics: watch it for so long (30s) instead of reading one page.")
+        str | None, typer.Option(help="With --from-metrics: watch the server for this long (30s), instead of reading one page.")
     ] = None,
-    graphs: Annotated[int | None, typer.Option(help="Plan so many graphs; default: as many as pay.", min=1)] = None,
+    graphs: Annotated[int | None, typer.Option(help="How many graphs; default: as many as pay.", min=1)] = None,
     cover: Annotated[
-        int | None, typer.Option(help="Tokens of a batch that must have a graph, though it was never seen.", min=1)
+        int | None, typer.Option(help="Tokens of a batch that must have a graph though it was never seen.", min=1)
     ] = None,
     vllm_version: Annotated[
         str | None, typer.Option(help="0.9.0 or newer; default: that of --log, or the newest known.")
@@ -458,17 +375,17 @@ def buckets(
     serve_args: Annotated[str, typer.Option(help="Other arguments you serve with, in one string.")] = "",
     gpu: Annotated[str | None, typer.Option(help="H100, h200, 'RTX 4090'; default: an H100.")] = None,
     log: Annotated[
-        Path | None, typer.Option(help="Log of a launch: version, graph mode, and what its graphs cost.")
+        Path | None, typer.Option(help="Log of a launch, for version, graph mode, and what its graphs cost.")
     ] = None,
     step_times: Annotated[
         Path | None, typer.Option(help="Measured step times: JSON {tokens: ms} or two columns.")
     ] = None,
-    eager_ms: Annotated[float | None, typer.Option(help="Least time of a step without a graph.", min=0)] = None,
+    eager_ms: Annotated[float | None, typer.Option(help="Shortest step without a graph, in ms.", min=0)] = None,
     kv_gib: Annotated[
-        float | None, typer.Option(help="KV cache; default: what --log says, or half of the GPU's memory.", min=0.1)
+        float | None, typer.Option(help="Size of the KV cache; default: what --log says, or half of the GPU's memory.", min=0.1)
     ] = None,
     kv_pressure: Annotated[
-        float, typer.Option(help="Share of the time in which the KV cache is full, and limits the batch.", min=0, max=1)
+        float, typer.Option(help="Share of the time in which a full KV cache limits the batch.", min=0, max=1)
     ] = 1.0,
     lifetime: Annotated[str, typer.Option(help="Time between two starts of the server.")] = "24h",
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
@@ -485,3 +402,9 @@ def buckets(
         Prices(pressure=kv_pressure, lifetime_s=parse_duration_s(lifetime, "--lifetime")), kv_gib, cover,
     ))  # fmt: skip
     say(planning.as_json(told) if as_json else "\n".join(buckets_lines(told, columns())))
+
+
+app.command(short_help="Time decode steps with and without graphs and compilation.")(cli_steps.anatomy)
+app.command(short_help="Time every attention backend by phase and batch.")(cli_steps.attention)
+app.command(short_help="Launch and measure a whole search space, into one file.")(cli_grids.record)
+app.command(name="merge-grids", short_help="Merge the parts of a recorded grid.")(cli_grids.merge_grids)

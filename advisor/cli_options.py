@@ -25,7 +25,7 @@ Rate = Annotated[float | None, typer.Option(help="Requests a second, instead of 
 InputTokens = Annotated[int | None, typer.Option(help="Prompt length, instead of the workload's.")]
 OutputTokens = Annotated[int | None, typer.Option(help="Output length, instead of the workload's.")]
 NumPrompts = Annotated[int | None, typer.Option(help="Requests of one sample, instead of the workload's.")]
-Samples = Annotated[int, typer.Option(help="Seeds that each launch is measured with.", min=1)]
+Samples = Annotated[int, typer.Option(help="Samples of each launch, one seed each.", min=1)]
 ClientProcesses = Annotated[
     int | None,
     typer.Option(help="Processes that send the load; default: as many as the baseline needs.", min=1),
@@ -33,8 +33,8 @@ ClientProcesses = Annotated[
 Launcher = Annotated[
     str,
     typer.Option(
-        help="How servers of baseline and search start: warm, forked from a process that has vLLM imported, or cold. "
-        "Whatever is reported comes from cold ones."
+        help="How the servers of baseline and search start: warm (forked from a process that has imported vLLM) or cold. "
+        "Verdict and proof use cold ones."
     ),
 ]
 EnginePython = Annotated[
@@ -42,3 +42,8 @@ EnginePython = Annotated[
 ]
 Runs = Annotated[Path, typer.Option(help="Folder for studies: logs, raw results, journal.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")]
+
+
+def given(**options: object) -> dict[str, object]:
+    """Options that stand on the command line."""
+    return {name: value for name, value in options.items() if value is not None}

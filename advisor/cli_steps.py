@@ -13,7 +13,7 @@ from advisor.cli_output import note, say
 
 ModelOrFile = Annotated[str | None, typer.Option(help="Model folder or hub id.")]
 FromFile = Annotated[
-    Path | None, typer.Option("--from", help="Tell and draw again what is in this JSON file; measures nothing.")
+    Path | None, typer.Option("--from", help="Print and draw what is in this JSON file again; measures nothing.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the JSON instead of tables.")]
 
@@ -39,7 +39,7 @@ def anatomy(
     steps: Annotated[int, typer.Option(help="Decode steps that are timed at each batch size.", min=4)] = 60,
     output: Annotated[
         Path | None,
-        typer.Option(help="JSON file, which the same command goes on with; default: runs/anatomy-GPU-MODEL.json."),
+        typer.Option(help="JSON file; one that is there is continued. Default: runs/anatomy-GPU-MODEL.json."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="The plot, NAME.svg, .png or .pdf; default: an .svg beside the JSON file.")
@@ -48,7 +48,7 @@ def anatomy(
     as_json: AsJson = False,
     engine_python: options.EnginePython = sys.executable,
 ) -> None:
-    """Measure what a decode step is made of, with CUDA graphs, torch.compile, both, neither; and the floor that memory sets."""
+    """Measure what a decode step is made of, with CUDA graphs, torch.compile, both and neither, and the floor that memory sets."""
     import shlex
 
     from advisor.anatomy import modes as planning
@@ -94,7 +94,7 @@ def attention(
     backends: Annotated[
         str | None,
         typer.Option(
-            help="With commas: FLASHINFER,FLASH_ATTN:2; default: all that vLLM takes. Its own choice is always in."
+            help="With commas: FLASHINFER,FLASH_ATTN:2; default: all that vLLM accepts. Its own choice is always measured."
         ),
     ] = None,
     phases: Annotated[str | None, typer.Option(help="With commas: decode, prefill, mixed; default: all.")] = None,
@@ -108,13 +108,13 @@ def attention(
     steps: Annotated[
         int,
         typer.Option(
-            help="Decode steps that are timed for each figure; half as many mixed ones, a quarter of prefill.", min=4
+            help="Decode steps timed for each figure; half as many of mixed ones, a quarter of prefill.", min=4
         ),
     ] = 30,
     budget: Annotated[str, typer.Option(help="Time for everything: 90s, 15m; the backends share it.")] = "15m",
     output: Annotated[
         Path | None,
-        typer.Option(help="JSON file, which the same command goes on with; default: runs/attention-GPU-MODEL.json."),
+        typer.Option(help="JSON file; one that is there is continued. Default: runs/attention-GPU-MODEL.json."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the heat map: NAME.svg, .png or .pdf.")] = None,
     from_file: FromFile = None,

@@ -20,7 +20,7 @@ RANKS = [
     {"export", "report", "request"},
     {"study"},
     {"tune", "recording", "attention", "anatomy", "verification", "cli_options", "cli_output"},
-    {"cli_steps"},
+    {"cli_steps", "cli_grids"},
     {"cli"},
     {"__main__"},
 ]
