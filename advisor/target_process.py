@@ -153,7 +153,7 @@ class TargetProcess:
             return
         with contextlib.suppress(OSError):  # already gone
             process.stdin.close()
-        _end_group(process, _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S)
+        end_group(process, _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S)
         process.stdout.close()
         self._log.close()
 
@@ -186,7 +186,7 @@ class TargetProcess:
 
     def _died(self) -> TargetDied:
         """Wait for the end of a process whose output has ended, so that its last words and its status are known."""
-        code = _wait_without_reaping(self._process, _BUSY_GRACE_S)
+        code = wait_without_reaping(self._process, _BUSY_GRACE_S)
         lines = self.last_lines()
         self.close()
         problem = f"{self._script.name} in {self._python} ended {_how(code)} without an answer"
@@ -203,16 +203,16 @@ def script_path(script: Path | str) -> Path:
 # ---------------------------------------------------------------- ending
 
 
-def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
+def end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
     """Grace, SIGTERM, SIGKILL for the whole group. The leader is reaped last: until then its id cannot be reused."""
-    if _wait_without_reaping(process, grace_s) is None:
+    if wait_without_reaping(process, grace_s) is None:
         _signal_group(process.pid, signal.SIGTERM)
-        _wait_without_reaping(process, _TERM_GRACE_S)
+        wait_without_reaping(process, _TERM_GRACE_S)
     _signal_group(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _wait_without_reaping(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
+def wait_without_reaping(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
     """Status as Popen gives it (negative: the signal), None where the process still runs after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while True:

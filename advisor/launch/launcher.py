@@ -20,9 +20,10 @@ from typing import IO, Any
 import psutil
 
 from advisor.launch.process import GUARD
-from advisor.target_process import script_path
+from advisor.target_process import end_group, script_path, wait_without_reaping
 
 IMPORT_S = 600.0  # of vLLM, from a slow disk
+STUCK = "its imports did not end"  # another launcher's would not either (warm.py)
 ANSWER_S = 30.0  # a fork takes milliseconds
 LEAVE_S = 5.0  # an idle launcher leaves when its socket ends; one that imports is ended by that
 POLL_S = 0.02
@@ -130,7 +131,7 @@ class Launcher:
         if not select.select([self._socket], [], [], 0.0)[0]:
             waiting()
         try:
-            answer = self._receive(IMPORT_S)
+            answer = self._receive(IMPORT_S, STUCK)
         finally:
             self._keep_log()
         if "ready" not in answer:
@@ -139,13 +140,12 @@ class Launcher:
         self.import_s = max(self.facts["at"] - self._begun, 0.0)
 
     def close(self) -> None:
-        """End it. Its servers, if any, have guards of their own and go on. May be called more than once."""
+        """End it, and what its imports started. Its servers, if any, have guards and sessions of their own and go on. May be called
+        more than once.
+        """
         self._socket.close()
-        for end in (lambda: None, self._process.terminate, self._process.kill):
-            end()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(LEAVE_S)
-                break
+        if self._process.returncode is None:
+            end_group(self._process, LEAVE_S)
         self._keep_log()
         self._said.close()
 
@@ -158,12 +158,12 @@ class Launcher:
                 log.write(said)
                 self._kept += len(said)
 
-    def _receive(self, timeout_s: float) -> dict[str, Any]:
+    def _receive(self, timeout_s: float, silent: str = "no answer") -> dict[str, Any]:
         self._socket.settimeout(timeout_s)
         try:
             data = self._socket.recv(1 << 18)
         except TimeoutError:
-            raise LauncherGone(f"no answer within {timeout_s:g} s") from None
+            raise LauncherGone(f"{silent} within {timeout_s:g} s") from None
         except OSError:
             data = b""
         if not data:
@@ -171,8 +171,8 @@ class Launcher:
         return json.loads(data)
 
     def _death(self) -> str:
-        try:
-            code = self._process.wait(1.0)
-        except subprocess.TimeoutExpired:
+        """Its end is not collected here: until `close` has ended its group, nobody else may get its number."""
+        code = wait_without_reaping(self._process, 1.0)
+        if code is None:
             return "it closed its socket"
         return f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"

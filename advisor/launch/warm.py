@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from advisor.launch.launcher import Launcher, LauncherGone
+from advisor.launch.launcher import STUCK, Launcher, LauncherGone
 from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.warm_choice import MODULE, command_refusal, environment_refusal, machine_refusal
 
@@ -134,8 +134,8 @@ class WarmLauncher:
             self._off = why
 
     def _hopeless(self, why: str) -> bool:
-        """A repeat says the same where vLLM has no such modules, or one that cannot be left out is in the way."""
-        return "cannot be imported" in why or " importing " in why
+        """A repeat says the same where vLLM has no such modules, one that must not be left out does harm, or a disk is slow."""
+        return "cannot be imported" in why or " importing " in why or STUCK in why
 
     def _cold(self, why: str) -> ColdStart:
         told, _ = why in self._told, self._told.add(why)

@@ -57,10 +57,12 @@ class Control:
     def end_with_peer(self, wanted: bool) -> None:
         """Whether the kernel ends this process when the advisor's end is closed: busy with imports, it would not see that for long.
 
-        Nothing is sent to it meanwhile. PR_SET_PDEATHSIG would end it with the advisor's thread already.
+        Nothing is sent to it meanwhile. PR_SET_PDEATHSIG would end it with the advisor's thread already. Where it leads a group, as
+        the advisor starts it, the whole group ends: children that answer for an import would go on for half a minute.
         """
         signal.signal(signal.SIGIO, signal.SIG_DFL)
-        fcntl.fcntl(self._socket, fcntl.F_SETOWN, os.getpid())
+        own = os.getpid()
+        fcntl.fcntl(self._socket, fcntl.F_SETOWN, -own if os.getpgrp() == own else own)
         flags = fcntl.fcntl(self._socket, fcntl.F_GETFL) & ~os.O_ASYNC
         fcntl.fcntl(self._socket, fcntl.F_SETFL, flags | (os.O_ASYNC if wanted else 0))
         if wanted and self.is_over():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -29,7 +30,7 @@ from advisor.target_process import script_path
 
 from .conftest import CPU, IMPATIENT, PATIENT, SHORT
 from .test_process_contract import ENV, WARM_SITE
-from .test_server import living
+from .test_server import living, wait_gone
 from .test_server_contract import ServerContract
 
 MODULE = ("-m", "vllm.entrypoints.cli.main", "serve", "some/model")
@@ -273,6 +274,41 @@ def test_a_launcher_that_does_not_answer_is_given_up(make_warm, serve, monkeypat
     with serve(warm) as running:
         assert running.launcher == "warm" and warm.pid != stopped
     assert living([stopped]) == []
+
+
+def children_of(pid: int, limit_s: float = 20.0) -> list[int]:
+    """As soon as there are some."""
+    deadline = time.monotonic() + limit_s
+    while not (found := psutil.Process(pid).children()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return [child.pid for child in found]
+
+
+def test_what_its_imports_started_ends_with_it(tmp_path: Path) -> None:
+    """A child that asks CUDA for an import, or vLLM's own that looks at a model's class: half a minute of work for nobody."""
+    running = Launcher(sys.executable, None, {**ENV, "FAKE_IMPORT": "asks", "FAKE_ASK_S": "30"}, tmp_path / "log")
+    asking, begun = children_of(running.pid), time.monotonic()
+    assert len(asking) == 1
+    running.close()
+    assert wait_gone([running.pid, *asking], 2.0) == [] and time.monotonic() - begun < 5
+    running.close()
+
+
+def test_one_of_no_use_leaves_no_process_behind(tmp_path: Path) -> None:
+    """It leaves as soon as it has said why, and what an import started does not end with it."""
+    running = Launcher(sys.executable, None, {**ENV, "FAKE_IMPORT": "process_everywhere"}, tmp_path / "log")
+    with contextlib.closing(running), pytest.raises(LauncherGone) as caught:
+        running.wait()
+    started = re.search(r"async_llm started a process \((\d+)\)", str(caught.value))
+    assert started and wait_gone([int(started[1])], 2.0) == []
+
+
+def test_imports_without_an_end_are_not_waited_for_twice(make_warm, serve, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(launcher_module, "IMPORT_S", 1.0)
+    warm, told = make_warm(FAKE_IMPORT="slow", FAKE_IMPORTS=str(tmp_path / "imports")), []
+    with serve(warm, told=told) as running:
+        assert running.launcher == "cold" and len((tmp_path / "imports").read_text().split()) == 2  # it and the server
+    assert told == ["launched cold: the launcher is of no use: its imports did not end within 1 s"]
 
 
 @pytest.mark.parametrize("fault", ["killed", "exit_at_start", "oom_at_load", "hang"])

@@ -172,16 +172,28 @@ with Ahead(request, lambda facts: folder_of_tune(request, facts)) as begun:
 
 
 @pytest.mark.slow
-def test_it_does_not_outlive_a_killed_advisor(tmp_path, imports):
-    words = [f"PYTHONPATH={WARM_SITE}", f"FAKE_IMPORTS={imports}", "FAKE_IMPORT=slow"]
+@pytest.mark.parametrize("imported", [["FAKE_IMPORT=slow"], ["FAKE_IMPORT=asks", "FAKE_ASK_S=60"]])
+def test_it_does_not_outlive_a_killed_advisor(tmp_path, imports, imported):
+    """Nor does a child that answers for its imports."""
+    words = [f"PYTHONPATH={WARM_SITE}", f"FAKE_IMPORTS={imports}", *imported]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), *words], stdout=subprocess.PIPE, text=True,
         cwd=Path(__file__).parents[2],
     ) as advisor:  # fmt: skip
         process = psutil.Process(int(advisor.stdout.readline()))
         assert wait_for(imports.exists)
+        if len(imported) > 1:
+            assert wait_for(process.children)
+        left = [process, *process.children()]
         advisor.kill()
-    assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 5.0)
+    assert wait_for(lambda: not any(living(each) for each in left), 5.0)
+
+
+def living(process):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_the_inspections_own_error_is_the_one_that_is_told(request_with, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """As much of torch as the launcher asks for: whether CUDA is initialised, and whether it was before a fork."""
 
 import os
+import time
 from types import SimpleNamespace
 
 
@@ -22,4 +23,5 @@ class cuda:
     @classmethod
     def get_device_properties(cls, device=None):
         cls.initialise()
+        time.sleep(float(os.environ.get("FAKE_ASK_S", "0")))
         return SimpleNamespace(name="fake", major=9, minor=0, multi_processor_count=132)
