@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shlex
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from advisor.inspection.model import facts_from_config
 from advisor.inspection.serve_command import _OWN, Question, installed_version
 from advisor.inspection.serve_command import answer as ask
 from advisor.report.explain import explain_lines
+from tests import pace
 
 ROOT = Path(__file__).parents[2]
 H200 = Gpu("H200", (9, 0), 140.4)
@@ -361,13 +361,17 @@ def test_a_yaml_file_is_what_it_holds(tmp_path):
     assert (told(str(config))["model"], told(str(pod))["model"]) == ("m", "org/m")
 
 
+LIMIT_S = 0.5
+
+
 def test_answers_by_rules_within_half_a_second_of_computing():
-    """Processor time of the whole process, which does not grow when the machine is busy; and neither vLLM nor torch."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run("--vllm-version", "0.26.0", "--gpu", "H200", "--", "vllm", "serve", "M")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    """Processor time of the whole process, which grows little when the machine is busy; and neither vLLM nor torch."""
+
+    def told() -> None:
+        assert run("--vllm-version", "0.26.0", "--gpu", "H200", "--", "vllm", "serve", "M").returncode == 0
+
+    spent = pace.best_s(lambda: pace.child_s(told), pace.start_s, pace.START_S, LIMIT_S)
+    assert spent < LIMIT_S
 
 
 def test_imports_only_what_it_needs():
