@@ -84,7 +84,7 @@ def request_from_words(
     goal, load = parse_goal(objective, slo, find_load), load_workload(workload, **overrides)
     check_load(goal, load)
     if launcher not in LAUNCHERS:
-        raise InputError(f"--launcher {launcher!r} is none", f"one of {', '.join(LAUNCHERS)}")
+        raise InputError(f"--launcher {launcher!r} is not known", f"one of {', '.join(LAUNCHERS)}")
     return TuneRequest(
         model=model,
         gpu=gpu,

@@ -6,23 +6,22 @@ import re
 
 from advisor.errors import InputError
 
+_EXAMPLES = "write it as 90s, 30m or 1h30m"
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 GIB = 1024**3
 
 
 def parse_duration_s(text: str, option: str = "--budget") -> float:
-    """Seconds in `90s`, `30m`, `1h30m`, or a bare number of seconds. Raises InputError naming `option`."""
+    """Seconds in `90s`, `30m` or `1h30m`. Raises InputError naming `option`; a number without a unit may be meant as minutes."""
     cleaned = text.strip().lower()
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", cleaned)
-    if parts and "".join(number + unit for number, unit in parts) == cleaned:
-        seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-    else:
-        try:
-            seconds = float(cleaned)
-        except ValueError:
-            raise InputError(f"{option} {text!r} is not a duration", "write it as 90s, 30m or 1h30m") from None
+    if not parts or "".join(number + unit for number, unit in parts) != cleaned:
+        bare = re.fullmatch(r"\d+(\.\d+)?", cleaned)
+        problem = "needs a unit: s, m or h" if bare else "is not a duration"
+        raise InputError(f"{option} {text!r} {problem}", _EXAMPLES)
+    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
     if not 0 < seconds < float("inf"):
-        raise InputError(f"{option} {text!r} must be more than zero", "write it as 90s, 30m or 1h30m")
+        raise InputError(f"{option} {text!r} must be more than zero", _EXAMPLES)
     return seconds
 
 

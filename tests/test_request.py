@@ -12,12 +12,12 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("45", 45), (" 2H ", 7200)])
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), (" 2H ", 7200)])
 def test_durations(text, seconds):
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["-5m", "0", "", "5 minutes", "1d", "nan", "inf", "5m3"])
+@pytest.mark.parametrize("text", ["-5m", "0", "0s", "", "5 minutes", "1d", "nan", "inf", "5m3", "30"])
 def test_bad_durations(text):
     with pytest.raises(InputError, match="--budget"):
         parse_duration_s(text)

@@ -31,7 +31,7 @@ def read(path: Path) -> dict[str, Any]:
     found = files.parsed(path, SCHEMA, "name a file that `advisor anatomy` wrote")
     missing = [name for name in ("model", "gpu", "versions", "date", "context", "modes") if name not in found]
     if missing:
-        raise InputError(f"{path} is no whole anatomy: it has no {', '.join(missing)}")
+        raise InputError(f"{path} is not complete: it has no {', '.join(missing)}")
     return with_words(found)
 
 

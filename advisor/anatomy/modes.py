@@ -83,7 +83,7 @@ def parse_modes(text: str | None) -> tuple[Mode, ...]:
         return MODES
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in TITLES]:
-        raise InputError(f"--modes {unknown[0]!r} is none", f"with commas, any of {', '.join(TITLES)}")
+        raise InputError(f"--modes: {unknown[0]!r} is not a mode", f"with commas, any of {', '.join(TITLES)}")
     return tuple(mode for mode in MODES if mode.name in names)
 
 
@@ -102,7 +102,7 @@ def parse_batch_sizes(text: str | None) -> tuple[int, ...] | None:
         return None
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise InputError(f"--batch-sizes {text!r} are no sizes", "numbers of requests with commas: 1,8,64")
+        raise InputError(f"--batch-sizes {text!r} is not a list of sizes", "numbers of requests with commas: 1,8,64")
     return tuple(sorted({int(word) for word in words}))
 
 

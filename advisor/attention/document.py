@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Any]:
     found = files.parsed(path, SCHEMA, "name a file that `advisor attention` wrote")
     needed = ("model", "gpu", "versions", "date", "chunk", "default", "legal", "left_out", "refused", "backends")
     if missing := [name for name in needed if name not in found]:
-        raise InputError(f"{path} is not whole: it has no {', '.join(missing)}")
+        raise InputError(f"{path} is not complete: it has no {', '.join(missing)}")
     return with_comparison(found)
 
 

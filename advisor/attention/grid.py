@@ -155,7 +155,7 @@ def parse_phases(text: str | None) -> tuple[str, ...]:
         return PHASES
     names = [name.strip() for name in text.split(",")]
     if unknown := [name for name in names if name not in PHASES]:
-        raise InputError(f"--phases {unknown[0]!r} is none", f"with commas, any of {', '.join(PHASES)}")
+        raise InputError(f"--phases: {unknown[0]!r} is not a phase", f"with commas, any of {', '.join(PHASES)}")
     return tuple(phase for phase in PHASES if phase in names)
 
 
@@ -165,5 +165,5 @@ def parse_numbers(option: str, text: str | None) -> tuple[int, ...] | None:
         return None
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise InputError(f"{option} {text!r} are no sizes", "whole numbers above zero with commas: 1,8,64")
+        raise InputError(f"{option} {text!r} is not a list of sizes", "whole numbers above zero with commas: 1,8,64")
     return tuple(sorted({int(word) for word in words}))

@@ -64,7 +64,7 @@ def local_model(path: str) -> dict[str, Any]:
         raise InputError(f"--model {path} is a file", "give the folder that holds config.json and the tokenizer")
     file = folder / "config.json"
     if not file.is_file():
-        raise InputError(f"model folder {path} holds no config.json", "models in other layouts need converting first")
+        raise InputError(f"model folder {path} holds no config.json", "give the folder with config.json, weights and tokenizer")
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

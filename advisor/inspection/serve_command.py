@@ -86,7 +86,7 @@ def _pasted(question: Question) -> tuple[Pasted, dict[str, Any]]:
     given = [name for name, value in sources.items() if value]
     if len(given) != 1:
         problem = f"{' and '.join(given)} are both given" if given else "nothing to explain"
-        raise InputError(problem, "give one of: -- vllm serve MODEL ..., --config vllm.yaml, --k8s manifest.yaml")
+        raise InputError(problem, "give one of: -- vllm serve MODEL ..., serve.sh, --config vllm.yaml, --k8s manifest.yaml")
     if question.config:
         return Pasted((Word("--config", 1), Word(str(question.config), 2)), SERVE), {
             str(question.config): _yaml(question.config)

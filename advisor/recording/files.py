@@ -17,7 +17,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """`0/2` -> (0, 2): the first of two parts. Raises InputError."""
     found = _SHARD.fullmatch(text.strip())
     if not found or int(found[1]) >= int(found[2]):
-        raise InputError(f"--shard {text!r} is no part of a whole", "0/2 and 1/2 are the two halves")
+        raise InputError(f"--shard {text!r} is not a part I/N", "0/2 and 1/2 are the two halves")
     return int(found[1]), int(found[2])
 
 

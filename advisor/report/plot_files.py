@@ -42,7 +42,7 @@ STYLE = {
 def check_plot(path: Path) -> None:
     """Raises InputError where the name says none of FORMATS, EnvironmentMismatch where there is no matplotlib."""
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"--plot {path}: the name says no format", f"end it with {', '.join(FORMATS)}")
+        raise InputError(f"--plot {path} is not the name of a plot", f"end it with {', '.join(FORMATS)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise EnvironmentMismatch(
             "plots need matplotlib, which is not installed here",

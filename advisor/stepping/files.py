@@ -38,7 +38,7 @@ def parsed(path: Path, schema: str, hint: str) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read: {error}", hint) from None
     if not isinstance(found, dict) or found.get("schema") != schema:
         what = schema.partition("/")[0].rpartition(".")[2]
-        raise InputError(f"{path} is there and holds no figures of `advisor {what}`", hint)
+        raise InputError(f"{path} exists, but holds no figures of `advisor {what}`", hint)
     return found
 
 
@@ -46,7 +46,7 @@ def check_source(model: str | None, from_file: Path | None, others: Mapping[str,
     """Raises InputError unless exactly one of --model and --from is there, and with --from none of the `others`."""
     if from_file is None and not model:
         raise InputError(
-            "neither --model nor --from is there", "--model MODEL measures; --from FILE.json reads what was measured"
+            "give --model or --from", "--model MODEL measures; --from FILE.json prints what was measured"
         )
     given = [name for name, value in {"model": model, **others}.items() if value]
     if from_file is not None and given:

@@ -421,17 +421,17 @@ def test_sentences_and_claims_of_a_file_are_those_of_this_release(saved):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "neither --model nor --from is there"),
+        ([], "give --model or --from"),
         (["--from", "found.json", "--model", "m"], "--from reads what was measured, and --model is about measuring"),
         (
             ["--from", "found.json", "--batch-sizes", "1"],
             "--from reads what was measured, and --batch-sizes is about measuring",
         ),
         (["--from", "gone.json"], "gone.json is not there"),
-        (["--from", "other.json"], "other.json is there and holds no figures of `advisor anatomy`"),
-        (["--from", "part.json"], "part.json is no whole anatomy: it has no model, gpu"),
-        (["--from", "found.json", "--plot", "x.gif"], "--plot x.gif: the name says no format"),
-        (["--model", "m", "--plot", "x"], "--plot x: the name says no format"),
+        (["--from", "other.json"], "other.json exists, but holds no figures of `advisor anatomy`"),
+        (["--from", "part.json"], "part.json is not complete: it has no model, gpu"),
+        (["--from", "found.json", "--plot", "x.gif"], "--plot x.gif is not the name of a plot"),
+        (["--model", "m", "--plot", "x"], "--plot x is not the name of a plot"),
     ],
 )
 def test_what_is_wrong_with_a_source_is_told(saved, monkeypatch, words, problem):

@@ -384,7 +384,7 @@ def test_the_command_prints_tables_or_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--modes", "eager"], "--modes 'eager' is none"),
+        (["--modes", "eager"], "--modes: 'eager' is not a mode"),
         (["--batch-sizes", "1,8"], "--batch-sizes 8 is more than the 4 requests"),
         (["--context", "50"], "--context 50 does not fit"),
         (["--gpu", "H2000"], "unknown GPU"),

@@ -137,7 +137,7 @@ def test_the_same_figures_are_the_same_file(tmp_path):
 def test_what_cannot_be_drawn_is_told(tmp_path):
     with pytest.raises(EnvironmentMismatch, match="there is nothing to draw"):
         write_heat_map(document(backends(FA=[])), tmp_path / "a.png")
-    with pytest.raises(InputError, match="the name says no format"):
+    with pytest.raises(InputError, match="not the name of a plot"):
         write_heat_map(picture(), tmp_path / "a.doc")
     with pytest.raises(EnvironmentMismatch, match="cannot be written"):
         (tmp_path / "file").write_text("")

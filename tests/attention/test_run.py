@@ -533,7 +533,7 @@ def test_what_was_measured_is_told_and_drawn_again_on_any_machine(tmp_path, engi
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--phases", "encode"], "--phases 'encode' is none"),
+        (["--phases", "encode"], "--phases: 'encode' is not a phase"),
         (["--batch-sizes", "1,x"], "--batch-sizes '1,x'"),
         (["--contexts", "0"], "--contexts '0'"),
         (["--contexts", "40000"], "nothing that could be measured fits"),
@@ -543,7 +543,7 @@ def test_what_was_measured_is_told_and_drawn_again_on_any_machine(tmp_path, engi
         (["--env", "X"], "is not NAME=VALUE"),
         (["--serve-args", "--attention-backend FLASHINFER"], "--serve-args decides attention_backend"),
         (["--serve-args", "-ac.flash_attn_version=2"], "--serve-args decides flash_attention_version"),
-        (["--plot", "map.doc"], "the name says no format"),
+        (["--plot", "map.doc"], "not the name of a plot"),
         (["--from", "f.json"], "--from reads what was measured, and --model is about measuring"),
     ],
 )
@@ -556,7 +556,7 @@ def test_what_is_wrong_is_told_before_anything_is_measured(engines, words, said)
 
 @pytest.mark.parametrize(
     ("text", "said"), [(None, "is not there"), ("[", "cannot be read"), ("{}", "no figures of `advisor attention`"),
-                       ('{"schema": "advisor.attention/1"}', "is not whole: it has no model")]
+                       ('{"schema": "advisor.attention/1"}', "is not complete: it has no model")]
 )  # fmt: skip
 def test_a_file_that_is_none(tmp_path, engines, text, said):
     if text is not None:
