@@ -177,14 +177,23 @@ def told(points: Sequence[LoadPoint], kind: str) -> str:
 
 
 def left_open(points: Sequence[LoadPoint], kind: str) -> float:
-    """Logarithm of how far the highest load that meets the SLO may lie above the one found; 0 where none above was missed.
+    """Logarithm of how far the highest load that meets the SLO may lie above the one found; 0 where none meets it.
 
-    Between 40 requests in flight that meet it and 42 that do not, 41 were not tried.
+    Between 40 requests in flight that meet it and 42 that do not, 41 were not tried. Where none was missed, because the server was
+    full or the loads were used up, it can be any number up to MOST_CONCURRENCY in flight; of rates, one _STEP as high was next.
     """
     met, missed = _bracket(points)
-    if met is None or missed is None:
+    if met is None:
         return 0.0
+    if missed is None:
+        return math.log(max(1.0, MOST_CONCURRENCY / met if kind == "concurrency" else _STEP))
     return max(0.0, math.log((missed - 1 if kind == "concurrency" else missed) / met))
+
+
+def is_open(points: Sequence[LoadPoint]) -> bool:
+    """Whether no load was found that misses the SLO, though loads above the highest one could have been tried."""
+    met, missed = _bracket(points)
+    return met is not None and missed is None and met < MOST_CONCURRENCY
 
 
 def _start(workload: Workload, kind: str) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from advisor.records import Candidate, Decision, Finalist, Invalid, Objective, Outcome, Trial, Verdict
 from advisor.units import change
 from advisor.verdict.finalists import choose
-from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched, tried
+from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched, no_limit, tried
 from advisor.verdict.metrics import compared, intervals, ratios, tradeoffs
 from advisor.verdict.proof import loss
 from advisor.verdict.quality import TOLERANCE
@@ -81,6 +81,8 @@ def _standing(
         verdict = weighed(verdict, told, seen, looks, ended)
     else:
         verdict = Judgement(verdict.decision, f"{told}: {verdict.reason}" if verdict.reason else told)
+    if verdict.decision is Decision.INCONCLUSIVE and (why := no_limit(trials, objective)):
+        verdict = Judgement(verdict.decision, f"{verdict.reason}; {why}")
     return Standing(arm, verdict.decision, verdict.reason, found)
 
 

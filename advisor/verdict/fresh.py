@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
-from advisor.measure.load_search import left_open
+from advisor.measure.load_search import is_open, left_open
 from advisor.records import Candidate, Objective, Outcome, Trial
 from advisor.search.scores import score, slo_breaches
 from advisor.verdict.statistics import Comparison, compare
@@ -69,9 +69,15 @@ def comparison(
     further = [figures(trials, other, objective) for other in others if other.key != candidate.key]
     baseline, arm = figures(trials, BASELINE, objective), figures(trials, candidate, objective)
     found = compare(baseline, arm, [item for item in further if item], objective.maximise)
-    if found is None or objective.metric not in _LOADS:
+    return found and blurred(found, trials, candidate, objective)
+
+
+def blurred(found: Comparison, trials: Sequence[Trial], candidate: Candidate, objective: Objective) -> Comparison:
+    """No more exact than the searches for a load are: either arm's highest may lie above the one that was found."""
+    if objective.metric not in _LOADS:
         return found
-    return dataclasses.replace(found, blur=max(_left_open(trials, arm, objective) for arm in (BASELINE, candidate)))
+    below, above = (_left_open(trials, arm, objective) for arm in (BASELINE, candidate))
+    return dataclasses.replace(found, blur=below, blur_above=above)
 
 
 def _left_open(trials: Sequence[Trial], arm: Candidate, objective: Objective) -> float:
@@ -79,3 +85,14 @@ def _left_open(trials: Sequence[Trial], arm: Candidate, objective: Objective) ->
     launches = fresh(trials, arm)
     kind = _LOADS[objective.metric]
     return statistics.fmean(left_open(launches[number].loads, kind) for number in figures(trials, arm, objective))
+
+
+def no_limit(trials: Sequence[Trial], objective: Objective) -> str:
+    """A sentence where the default's searches found no load that misses the SLO: nothing can be shown to bear more than it."""
+    launches = [launch.loads for launch in fresh(trials, BASELINE).values() if launch.ok]
+    if objective.metric not in _LOADS or not any(map(is_open, launches)):
+        return ""
+    return (
+        "the default met the SLO at every load tried, so that its own highest load is not known: a tighter --slo, or "
+        "--objective output_tok_s at a fixed load, would tell them apart"
+    )

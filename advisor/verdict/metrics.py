@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.records import Candidate, Compared, Interval, Objective, Tradeoff, Trial
-from advisor.verdict.fresh import BASELINE, figures, launched
+from advisor.verdict.fresh import BASELINE, blurred, figures, launched
 from advisor.verdict.sequential import MIN_GAIN
 from advisor.verdict.statistics import CONFIDENCE, Comparison, compare, mean_interval
 
@@ -119,7 +119,8 @@ def _comparison(trials: Sequence[Trial], challenger: Candidate, objective: Objec
     one = _objective(objective, metric)
     arms = [item for item in launched(trials) if item.key != challenger.key]
     baseline, arm, *others = (_figures(trials, item, one) for item in (BASELINE, challenger, *arms))
-    return compare(baseline, arm, [item for item in others if item])
+    found = compare(baseline, arm, [item for item in others if item])
+    return found and blurred(found, trials, challenger, one)
 
 
 def _figures(trials: Sequence[Trial], candidate: Candidate, objective: Objective) -> dict[int, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 from advisor.records import Compared, Decision, Interval, Objective
@@ -74,13 +73,12 @@ def _seems_lost(found: Comparison) -> bool:
 
 
 def _loss_is_sure(found: Comparison, looks: Looks) -> bool:
-    return _seems_lost(found) and math.exp(found.gain + found.half_width(looks.tail(found.launches))) < 1
+    return _seems_lost(found) and found.interval(looks.tail(found.launches)).high < 1
 
 
 def _loss_is_open(found: Comparison, looks: Looks) -> bool:
     """A loss was measured, and further launches may tell whether it is one: the gain of the other way round, judged."""
-    mirrored = dataclasses.replace(found, gain=-found.gain)
-    return _seems_lost(found) and judge(mirrored, looks, ended=False).decision is None
+    return _seems_lost(found) and judge(found.mirrored(), looks, ended=False).decision is None
 
 
 def _told(item: Compared) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,10 @@ class Comparison:
     gain: float  # mean over the rounds
     deviation: float  # standard deviation of one round's ratio, from launch to launch
     degrees: int  # of freedom of that deviation
-    blur: float = 0.0  # that a load search leaves open on each launch: no number of launches averages it out
+    # How far the baseline's figure may truly lie above what its launches found, and the arm's own above what they did (logarithms):
+    # what searches for a load leave open, which no number of launches averages out.
+    blur: float = 0.0
+    blur_above: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -39,13 +43,19 @@ class Comparison:
         return self.deviation / math.sqrt(2)
 
     def half_width(self, tail: float) -> float:
-        """Half of the two-sided interval that leaves out `tail` on each side, in logarithms."""
-        luck = two_sided_quantile(1 - 2 * tail, self.degrees) * self.deviation / math.sqrt(self.launches)
-        return luck + self.blur
+        """From the gain down to the end of the two-sided interval that leaves out `tail` on each side, in logarithms."""
+        return self._luck(tail) + self.blur
 
     def interval(self, tail: float) -> Interval:
-        half = self.half_width(tail)
-        return Interval(self.ratio, math.exp(self.gain - half), math.exp(self.gain + half))
+        above = self._luck(tail) + self.blur_above
+        return Interval(self.ratio, math.exp(self.gain - self.half_width(tail)), math.exp(self.gain + above))
+
+    def mirrored(self) -> Comparison:
+        """The baseline against the arm."""
+        return dataclasses.replace(self, gain=-self.gain, blur=self.blur_above, blur_above=self.blur)
+
+    def _luck(self, tail: float) -> float:
+        return two_sided_quantile(1 - 2 * tail, self.degrees) * self.deviation / math.sqrt(self.launches)
 
 
 def compare(
