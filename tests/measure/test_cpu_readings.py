@@ -142,19 +142,34 @@ def test_the_busiest_thread_counts_and_one_that_came_in_between_does_not() -> No
     assert busiest_thread({}, {13: second}, 4.0) is None and busiest_thread({11: 0}, {11: second}, 0.0) is None
 
 
-MAIN_SPINS = "while True: pass"
-OTHER_SPINS = "import threading, time; threading.Thread(target=lambda: all(iter(int, 1)), daemon=True).start(); time.sleep(60)"
+MAIN_SPINS = "print('begun', flush=True)\nwhile True: pass"
+OTHER_SPINS = """
+import threading, time
+def spin():
+    while True: pass
+threading.Thread(target=spin, daemon=True).start()
+print("begun", flush=True)
+time.sleep(600)
+"""
+SPUN_S = 0.4  # of processor time, however long that takes on a busy machine
 
 
 @pytest.mark.parametrize(("code", "busy"), [(MAIN_SPINS, True), (OTHER_SPINS, False)], ids=["first thread", "another thread"])
 def test_a_real_process_is_judged_by_its_first_thread(code: str, busy: bool) -> None:
     """Requests are answered in the first one: what tokenizers' threads use does not hold it up."""
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
-            time.sleep(0.3)
-            before, begun = api_server_threads({}, process.pid), time.monotonic()
-            time.sleep(0.6)
-            share = busiest_thread(before, api_server_threads({}, process.pid), time.monotonic() - begun)
+            assert process.stdout.readline()  # its own start is over
+            before, begun_s = api_server_threads({}, process.pid), processor_s(process.pid)
+            while (spent_s := processor_s(process.pid) - begun_s) < SPUN_S:
+                assert process.poll() is None
+                time.sleep(0.02)
+            share = busiest_thread(before, api_server_threads({}, process.pid), spent_s)
         finally:
             process.kill()
-    assert share > 0.2 if busy else share < 0.2
+    assert share > 0.8 if busy else share < 0.2
+
+
+def processor_s(pid: int) -> float:
+    """What all threads of a process have used."""
+    return read_process(Path(f"/proc/{pid}/stat").read_text()).ticks * cpu_readings.TICK_S
