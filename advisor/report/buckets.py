@@ -26,8 +26,8 @@ def buckets_lines(told: Mapping[str, Any], width: int | None = None) -> list[str
     plans = [*named, *(("", plan) for plan in told["plans"])]
     table = _table([_figures(name, plan) for name, plan in plans], [(name, plan["sizes"]) for name, plan in plans], width)
     below = [
-        "padding saved: of the time that vLLM's own list adds to steps of their very size; charged: step time with the graphs' "
-        "memory and seconds at these prices, against that list; no graph: share of the steps",
+        "padding saved: of the time that vLLM's own list loses by padding and by steps without a graph; charged: change of the "
+        "step time against that list, the graphs' memory and seconds included at these prices; no graph: share of the steps",
     ]
     chosen = _chosen(told["recommended"], told["default"], told["operating_point"])
     notes = [f"note: {sentence}" for sentence in told["assumed"]]

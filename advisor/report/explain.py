@@ -78,23 +78,23 @@ def _coverage(answer: Mapping[str, Any]) -> list[str]:
     if top is None and answer["resolved"]["cudagraph_mode"] not in (None, "NONE"):
         return ["coverage: which decode batches run in a FULL graph is not known here"]
     if top is None:
-        return ["coverage: no CUDA graphs to speak of"]
+        return ["coverage: no CUDA graphs"]
     if not full:
-        return [f"coverage: no decode batch runs in a FULL graph; the largest has {top} tokens"]
+        return [f"coverage: no decode batch runs in a FULL graph; the largest possible has {top} tokens"]
     if not coverage["uncovered_decode_batches"]:
         return [f"coverage: every decode batch, up to {top} tokens, runs in a FULL graph"]
     ranges = ", ".join(
         f"{low}-{high}" if low != high else str(low) for low, high in coverage["uncovered_decode_batches"]
     )
     return [
-        f"coverage: decode batches up to {full} tokens run in FULL graphs, the largest has {top}",
+        f"coverage: decode batches up to {full} tokens run in FULL graphs; the largest possible has {top}",
         f"          not in a FULL graph: {ranges}",
     ]
 
 
 def _findings(findings: Sequence[Mapping[str, str]]) -> list[str]:
     if not findings:
-        return ["nothing to object to"]
+        return ["no findings"]
     lines = []
     for finding in findings:
         lines.append(f"{finding['severity']}: {finding['message']}  [{finding['code']}]")

@@ -243,14 +243,14 @@ def test_text_for_people():
     assert text.startswith("M on vLLM 0.26.0 (by rules, not asked), H200\n")
     assert "CUDA graph mode         FULL_AND_PIECEWISE  (rewrite:backend-support, asked for FULL)" in text
     assert "capture sizes           1 2 4 8 16 .. 496 512 (51 sizes)  (default)" in text
-    assert "coverage: decode batches up to 512 tokens run in FULL graphs, the largest has 1024" in text
+    assert "coverage: decode batches up to 512 tokens run in FULL graphs; the largest possible has 1024" in text
     assert "    fix: " in text
 
 
 def test_text_without_findings():
     lines = explain_lines(answer("vllm serve M --max-num-seqs 256"))
     assert "coverage: every decode batch, up to 256 tokens, runs in a FULL graph" in lines
-    assert "nothing to object to" in lines
+    assert "no findings" in lines
 
 
 # ---------------------------------------------------------------- the command
