@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from advisor.measure.client import usable_cores
-from advisor.measure.client_load import most_processes
+from advisor.measure.client_load import OWN_WORK, most_processes
 from advisor.measure.length import lasts
 from advisor.measure.plan import REVISIONS, first_plan, planned, revised
 from advisor.measure.slice_rules import as_slice, objection, sliced
@@ -217,11 +217,17 @@ def seen_by_window(window: Window) -> list[Problem]:
 
 def worth_repeating(sample: Sample, repeats: int) -> bool:
     """Whether another attempt may mend an invalid or tainted sample, after so many repeats."""
-    if repeats >= MOST_REPEATS or FINAL & set(sample.classes):
+    if repeats >= MOST_REPEATS or _final(sample):
         return False
     if sample.problems:
         return repeats < max((REPEATS_BY_CLASS.get(kind, REPEATS) for kind in sample.classes), default=REPEATS)
     return bool(sample.taints) and repeats < TAINTED_REPEATS
+
+
+def _final(sample: Sample) -> bool:
+    """A client that did little and yet set the pace was not woken in time: others had the cores, which may be over."""
+    starved = sample.client is not None and sample.client.cpu_share <= OWN_WORK
+    return bool((FINAL - {Invalid.CLIENT_BOUND} if starved else FINAL) & set(sample.classes))
 
 
 def _why(sample: Sample) -> str:

@@ -11,7 +11,17 @@ from advisor.measure import client_load, length, warmup
 from advisor.measure.client import BenchClient
 from advisor.measure.plan import plan_of
 from advisor.measure.summary import empty_sample
-from advisor.records import Candidate, Invalid, Objective, Outcome, SamplingPlan, Workload, from_json, to_json
+from advisor.records import (
+    Candidate,
+    ClientLoad,
+    Invalid,
+    Objective,
+    Outcome,
+    SamplingPlan,
+    Workload,
+    from_json,
+    to_json,
+)
 from advisor.runner import real, sampling, window
 from advisor.runner.base import Earlier, Job
 from advisor.runner.real import RealRunner
@@ -196,6 +206,23 @@ def test_a_client_without_room_is_a_class_and_not_a_number(runner, monkeypatch):
     assert done.outcome is Outcome.INVALID_MEASUREMENT
     assert done.reason.startswith("client-bound: the client used 97% of a core with 1 client process")
     assert len(FakeBench.made) == 1
+
+
+@pytest.mark.parametrize(
+    ("cpu_share", "classes", "again"),
+    [
+        (0.03, [Invalid.CLIENT_BOUND], True),  # recorded: a median TPOT of nothing while another server had both cores
+        (0.31, [Invalid.CLIENT_BOUND], False),
+        (0.03, [Invalid.TOO_SHORT], False),
+        (0.03, [Invalid.CLIENT_BOUND, Invalid.TOO_SHORT], False),
+    ],
+)
+def test_a_client_that_the_machine_starved_gets_another_try(cpu_share, classes, again):
+    seen = dataclasses.replace(empty_sample(0), client=ClientLoad(1, cpu_share))
+    sample = sampling.with_problems(seen, [sampling.Problem(kind, "said") for kind in classes])
+    assert [sampling.worth_repeating(sample, repeats) for repeats in range(2)] == [again, False]
+    unknown = dataclasses.replace(sample, client=None)
+    assert not sampling.worth_repeating(unknown, 0)
 
 
 def test_an_earlier_sessions_plan_is_kept(runner):
