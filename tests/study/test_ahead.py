@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from advisor import tune as pipeline
 from advisor.errors import EnvironmentMismatch, InputError, Interrupted
 from advisor.inspection.inspect_all import inspect_all
+from advisor.launch.launcher import Launcher
 from advisor.launch.warm_choice import COLD, WARM
 from advisor.progress import Silent
 from advisor.records import Candidate, FirstFacts, GpuFacts, Outcome, Trial
@@ -68,6 +70,13 @@ def inspection(monkeypatch, then):
     monkeypatch.setattr(setup, "inspect_all", inspect)
 
 
+def begun_launchers(monkeypatch) -> list[Launcher]:
+    """Those that are begun ahead, as soon as they are."""
+    begun: list[Launcher] = []
+    monkeypatch.setattr(ahead, "Launcher", lambda *args, **more: begun.append(Launcher(*args, **more)) or begun[-1])
+    return begun
+
+
 def launchers(imports, trials) -> list[str]:
     """Ids of the processes that imported and were no executed server."""
     every = imports.read_text().split()
@@ -89,8 +98,9 @@ def test_the_imports_are_made_while_the_inspection_lasts_and_once(request_with, 
         assert wait_for(imports.exists), "nothing was imported during the inspection"
         seen.extend(children())
         assert not (request.runs).exists()  # the study has no folder yet, and gets none by this
-        time.sleep(1.0)
+        assert wait_for(lambda: select.select([begun[0]._socket], [], [], 0)[0]), "it does not get ready"
 
+    begun = begun_launchers(monkeypatch)
     inspection(monkeypatch, until_imported)
     request = request_with()
     answer = pipeline.tune(request, Silent())
