@@ -25,6 +25,7 @@ _LEAST_ACHIEVED = 0.6  # of the rate, with the time that the last answers take
 _THROUGHPUT = ("output_tok_s", "input_tok_s", "requests_s")
 # One thread of an API server reads all requests and writes all answers; a whole sample has a beginning and an end without load.
 API_SERVER_FULL = 0.9
+GPU_FULL = 0.9  # of the time with some kernel: an engine that always computes is a limit as well
 
 
 def with_requests(sample: Sample, raw: Mapping[str, Any], workload: Workload, slo: Sequence[SloLimit]) -> Sample:
@@ -71,7 +72,7 @@ def keeps_up(samples: Sequence[Sample], rate: float) -> bool | None:
 
 
 def api_server_note(samples: Sequence[Sample], metric: str) -> str | None:
-    """The limit is not the engine where an API server's only thread is always busy: told with its share, and the GPU's."""
+    """The limit is not the engine where an API server's only thread is always busy and the GPU is not: told with both shares."""
     seen = [sample.telemetry for sample in samples if sample.telemetry and sample.telemetry.api_server_share is not None]
     if not seen:
         return None
@@ -79,10 +80,15 @@ def api_server_note(samples: Sequence[Sample], metric: str) -> str | None:
     if share < API_SERVER_FULL:
         return None
     gpu = [one.gpu_share.median for one in seen if one.gpu_share is not None]
+    if gpu and statistics.median(gpu) >= GPU_FULL:
+        return None
     idle = f", and the GPU was busy {statistics.median(gpu):.0%} of the time" if gpu else ""
+    count = max(one.api_servers or 1 for one in seen)
+    who, whose = ("the", "its thread") if count == 1 else ("an", f"the thread of the busiest of {count}")
+    more, enough = ("several", 4) if count == 1 else ("more", 2 * count)
     return (
-        f"the API server is the limit at this load: its thread was busy {share:.0%} of the time{idle}. Settings of the engine can "
-        f"hardly raise {metric} there; several API servers (--serve-args \"--api-server-count 4\") share the work"
+        f"{who} API server is the limit at this load: {whose} was busy {share:.0%} of the time{idle}. Settings of the engine can "
+        f"hardly raise {metric} there; {more} API servers (--serve-args \"--api-server-count {enough}\") share the work"
     )
 
 

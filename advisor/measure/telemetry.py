@@ -100,6 +100,7 @@ class Watch:
             passed_s,
             cpu=cpu_readings.between(self._before, after, os.getpid()),
             api_server_share=cpu_readings.busiest_thread(self._api_before, api_after, passed_s),
+            api_servers=len(self._api_before.keys() & api_after.keys()) or None,
             foreign=foreign,
             share_before=guard.share_before,
             limits=guard.reader.limits(),
@@ -148,6 +149,7 @@ def assemble(
     *,
     cpu: cpu_readings.CpuUse = cpu_readings.CpuUse(),  # noqa: B008 (frozen)
     api_server_share: float | None = None,
+    api_servers: int | None = None,
     foreign: Sequence[Foreign] = (),
     share_before: float | None = None,
     limits: tuple[float | None, int | None] = (None, None),
@@ -180,6 +182,7 @@ def assemble(
         gpu_processes=tuple(foreign),
         load=spread(moment.load for moment in moments),
         api_server_share=api_server_share,
+        api_servers=api_servers,
         **{name: value for name, value in asdict(cpu).items() if name != "cpu_processes"},
         cpu_processes=cpu.cpu_processes,
     )

@@ -55,6 +55,7 @@ class Telemetry:
     cores: int | None = None
     own_cores: float | None = None  # used by the advisor and everything that it started
     api_server_share: float | None = None  # of a core: the thread that serves all requests, of the busiest API server
+    api_servers: int | None = None  # whose threads were looked at
     foreign_cores: float | None = None  # used by all others
     steal_share: float | None = None  # of the cores' time that a hypervisor gave to others
     pressure_share: float | None = None  # of the time in which some task waited for a core, ours included

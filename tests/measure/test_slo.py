@@ -203,9 +203,10 @@ def test_a_closed_loop_is_called_one():
     assert load_note([sample], WORKLOAD, Objective("tpot_ms.p50")) is None
 
 
-def with_api_server(sample, share, gpu=0.19):
-    spread = None if gpu is None else Spread(gpu, 0.0, 0.6)
-    return dataclasses.replace(sample, telemetry=Telemetry("cuda", gpu_share=spread, api_server_share=share))
+def with_api_server(sample, share, gpu=0.19, servers=None):
+    spread = None if gpu is None else Spread(gpu, 0.0, 1.0)
+    telemetry = Telemetry("cuda", gpu_share=spread, api_server_share=share, api_servers=servers)
+    return dataclasses.replace(sample, telemetry=telemetry)
 
 
 def test_an_api_server_that_is_always_busy_is_the_limit_and_told_so():
@@ -213,13 +214,25 @@ def test_an_api_server_that_is_always_busy_is_the_limit_and_told_so():
     told = load_note([with_api_server(sample, 0.97)], WORKLOAD, Objective())
     assert told.startswith("the API server is the limit at this load: its thread was busy 97% of the time, and the GPU")
     assert "the GPU was busy 19% of the time" in told
-    assert "hardly raise output_tok_s" in told and "--api-server-count" in told
+    assert "hardly raise output_tok_s" in told and "; several API servers (--serve-args \"--api-server-count 4\")" in told
     assert "GPU" not in load_note([with_api_server(sample, 0.97, gpu=None)], WORKLOAD, Objective())
     for other in (0.89, None):
         assert "API server" not in load_note([with_api_server(sample, other)], WORKLOAD, Objective())
     one_of_three = [with_api_server(sample, share) for share in (0.95, 0.7, 0.8)]
     assert "API server" not in load_note(one_of_three, WORKLOAD, Objective())
     assert load_note([with_api_server(sample, 0.97)], WORKLOAD, Objective("tpot_ms.p50")) is None
+
+
+def test_of_several_api_servers_the_busiest_is_told_and_more_than_there_are_advised():
+    sample, _ = judged(made(), "ttft<1s")
+    told = load_note([with_api_server(sample, 0.97, servers=4)], WORKLOAD, Objective())
+    assert told.startswith("an API server is the limit at this load: the thread of the busiest of 4 was busy 97% of the time")
+    assert "; more API servers (--serve-args \"--api-server-count 8\") share the work" in told
+
+
+def test_where_the_gpu_always_computes_the_api_server_is_not_the_only_limit():
+    sample, _ = judged(made(), "ttft<1s")
+    assert "API server" not in load_note([with_api_server(sample, 0.97, gpu=0.95)], WORKLOAD, Objective())
 
 
 # ---------------------------------------------------------------- vLLM's own count

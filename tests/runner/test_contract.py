@@ -127,6 +127,7 @@ def test_each_sample_says_how_busy_the_api_servers_thread_was(tmp_path):
     done = fake_runner(tmp_path, seconds=0.05).run(Job(0, "baseline", Candidate(), (0, 1)))
     shares = [item.telemetry.api_server_share for item in done.samples]
     assert len(shares) == 2 and all(0 <= share <= 1 for share in shares)  # None: the server's process was not looked at
+    assert [item.telemetry.api_servers for item in done.samples] == [1, 1]
 
 
 def test_a_sample_that_stays_tainted_counts_and_says_so(tmp_path):
