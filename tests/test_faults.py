@@ -169,12 +169,12 @@ SETTINGS = [
                    asked={"serve_args": "--cudagraph-metrics", "samples": 4}),
 ]  # fmt: skip
 PROOFS = [
-    lost_proof(f"die_after_n:{LATE}", "did not stand the load that went on: crashed: ended by SIGKILL", Outcome.CRASHED,
+    lost_proof(f"die_after_n:{LATE}", "did not stand the soak: crashed: ended by SIGKILL", Outcome.CRASHED,
                asked=LONG_SOAK),
     lost_proof(f"engine_dies:{LATE}", "its engine does not answer", Outcome.CRASHED, asked=LONG_SOAK),
-    lost_proof(f"wrong_after_n:{LATE}", "did not stand the load that went on: wrong_output", Outcome.WRONG_OUTPUT,
+    lost_proof(f"wrong_after_n:{LATE}", "did not stand the soak: wrong_output", Outcome.WRONG_OUTPUT,
                asked=LONG_SOAK),
-    lost_proof("fades_after_n:8", "faded under the load that went on", asked=LONG_SOAK),  # from the second sample on
+    lost_proof("fades_after_n:8", "faded during the soak", asked=LONG_SOAK),  # from the second sample on
     lost_proof("stale_kernels", "did not stand its second start, with the code that the first one compiled",
                Outcome.FAILED_TO_START, "restart"),
     lost_proof("hangs_again", "did not stand its second start, with the code that the first one compiled: timed_out: no sign",

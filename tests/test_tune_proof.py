@@ -47,7 +47,7 @@ def test_the_next_finalist_is_tried_and_proven(request_for):  # noqa: F811
     assert result.verdict.decision is Decision.IMPROVED and result.tuned_command.env["FAKE_TOK_S"] == NEXT
     first_line = summary(result, answer.profile_path)[0]
     assert first_line.startswith(f"improved: FAKE_TOK_S={NEXT} gives ")
-    assert f"FAKE_TOK_S={BEST} gave" in first_line and "did not stand the load that went on" in first_line
+    assert f"FAKE_TOK_S={BEST} gave" in first_line and "did not stand the soak" in first_line
     profile = read_profile(answer.profile_path)
     assert profile.serve.env["FAKE_TOK_S"] == NEXT and profile.proof is not None
     winner, fallen = profile.decision.finalists

@@ -88,7 +88,7 @@ class WarmLauncher:
                     raise self._cold(why)
                 return GuardedProcess(argv, env, cwd, log, grace, scratch, guard=launcher.guard)
             except LauncherGone as gone:
-                self._lost(f"the launcher is of no use: {gone}")
+                self._lost(f"the launcher cannot be used: {gone}")
             except OSError as error:  # its guard ended before the server began
                 self._lost(f"the launcher forked in vain: {error}")
         raise self._cold(self._off)

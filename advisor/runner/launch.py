@@ -40,8 +40,8 @@ NOTHING_SAID = (
 )
 
 NOT_COUNTED = (
-    "the server told no counters (/metrics; --disable-log-stats takes them away): cached prompts, preemptions and other clients "
-    "of it could not be looked for"
+    "the server's /metrics page has no counters (--disable-log-stats takes them away): cached prompts, preemptions and other "
+    "clients were not looked for"
 )
 
 

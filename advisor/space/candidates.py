@@ -101,9 +101,7 @@ class SearchSpace:
     def told(self) -> str:
         """One line for people."""
         if self.complete:
-            return (
-                f"{len(self._distinct)} distinct candidates; {len(self._rejections)} combinations dropped before launch"
-            )
+            return f"distinct candidates: {len(self._distinct)}; combinations dropped before launch: {len(self._rejections)}"
         return (
             f"{len(self._distinct)} distinct candidates among each value and each pair of values "
             f"({len(self._rejections)} dropped); the rest of {self.total:,} combinations is resolved when it is proposed"

@@ -110,7 +110,7 @@ def open_study(request: TuneRequest, facts: Facts, progress: Progress) -> Study:
         "samples": request.samples,
     }
     study = Study(study_folder(request, facts), name, identity)
-    again = f": continues after {len(study.trials)} trials" if study.resumed else ""
+    again = f": goes on, trials so far: {len(study.trials)}" if study.resumed else ""
     progress.note(f"study {study.name} in {study.folder}{again}")
     progress.resumed(study.spent_s)
     return study

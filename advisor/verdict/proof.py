@@ -152,9 +152,9 @@ def _left_behind(winner: Candidate, trials: Sequence[Trial]) -> str:
 
 def _soak_problem(soak: Trial, baseline: Trial | None) -> str:
     if not soak.ok:
-        return f"did not stand the load that went on: {_ended(soak)}"
+        return f"did not stand the soak: {_ended(soak)}"
     if len(soak.samples) > 1 and (faded := _faded(soak.samples)):
-        return f"faded under the load that went on: {faded} from its first to its last quarter"
+        return f"faded during the soak: {faded} from its first to its last quarter"
     usual = baseline.memory_free if baseline else None
     if soak.memory_free is not None and soak.memory_free < LEAST_FREE and (usual is None or usual >= LEAST_FREE):
         return f"left only {soak.memory_free:.1%} of the memory free"

@@ -247,7 +247,7 @@ def test_a_dead_launcher_is_made_anew_once(make_warm, serve) -> None:
         assert running.launcher == "cold"
     with serve(warm, told=told) as running:
         assert running.launcher == "cold"
-    assert told == ["launched cold: the launcher is of no use: it ended by signal 9"]
+    assert told == ["launched cold: the launcher cannot be used: it ended by signal 9"]
     assert warm.pid is None
 
 
@@ -308,7 +308,7 @@ def test_imports_without_an_end_are_not_waited_for_twice(make_warm, serve, tmp_p
     warm, told = make_warm(FAKE_IMPORT="slow", FAKE_IMPORTS=str(tmp_path / "imports")), []
     with serve(warm, told=told) as running:
         assert running.launcher == "cold" and len((tmp_path / "imports").read_text().split()) == 2  # it and the server
-    assert told == ["launched cold: the launcher is of no use: its imports did not end within 1 s"]
+    assert told == ["launched cold: the launcher cannot be used: its imports did not end within 1 s"]
 
 
 @pytest.mark.parametrize("fault", ["killed", "exit_at_start", "oom_at_load", "hang"])

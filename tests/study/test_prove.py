@@ -85,8 +85,8 @@ def test_the_next_best_is_launched_beside_the_default_and_proven(tmp_path):
     assert verdict.decision is Decision.IMPROVED and verdict.winner.settings == SECOND
     assert launch.made()[6] == ("soak", 1) and sorted(launch.made()[7:13]) == rounds(2)
     assert launch.made()[13:] == [("soak", 2), ("restart", 2)]
-    assert any("--a=1 did not stand the load that went on: crashed: died: it cannot win" in note for note in notes.notes)
-    assert "--a=1 gave +30.0% but did not stand the load" in verdict.reason
+    assert any("--a=1 did not stand the soak: crashed: died: it cannot win" in note for note in notes.notes)
+    assert "--a=1 gave +30.0% but did not stand the soak" in verdict.reason
     before = list(launch.trials)
     assert proven(launch, PLENTY) == verdict and launch.trials == before
 

@@ -205,7 +205,7 @@ def test_the_front_recommends_what_the_verdict_leaves():
     assert point.candidate.is_baseline and "not that it can be trusted" in point.why
     died = trial(99, X.settings, None, "soak", Outcome.CRASHED, "the engine died")
     (point,) = [p for p in verdict_of([*trials, died], TWO).front if p.recommended]
-    assert point.candidate.is_baseline and "--a=1 cannot win: did not stand the load" in point.why
+    assert point.candidate.is_baseline and "--a=1 cannot win: did not stand the soak" in point.why
 
 
 def test_one_objective_is_left_alone():

@@ -91,11 +91,11 @@ def test_a_proven_winner_stays(lasting):
 @pytest.mark.parametrize(
     ("trials", "words"),
     [
-        ([soak(outcome=Outcome.CRASHED, reason="the engine died")], "did not stand the load that went on: crashed"),
+        ([soak(outcome=Outcome.CRASHED, reason="the engine died")], "did not stand the soak: crashed"),
         ([soak(outcome=Outcome.WRONG_OUTPUT, reason="garbage")], "wrong_output: garbage"),
         ([STEADY, dataclasses.replace(RESTART, outcome=Outcome.FAILED_TO_START, reason="hash")], "second start"),
-        ([soak(100.0, 100.0, 60.0, 50.0)], "faded under the load that went on: -50.0%"),
-        ([paced_soak(900, 1000, 1300, 1800)], "faded under the load that went on: +100.0% E2EL p50 from its first to its last"),
+        ([soak(100.0, 100.0, 60.0, 50.0)], "faded during the soak: -50.0%"),
+        ([paced_soak(900, 1000, 1300, 1800)], "faded during the soak: +100.0% E2EL p50 from its first to its last"),
         ([soak(100.0, memory_free=0.001)], "left only 0.1% of the memory free"),
         (
             [
@@ -197,7 +197,7 @@ def test_the_next_finalist_wins_where_the_first_lost_its_proof_and_both_are_told
     assert (verdict.decision, verdict.winner.settings) == (Decision.IMPROVED, NEXT)
     assert verdict.reason.startswith("FAKE_SPEED=290 gave +9.0%")
     assert verdict.reason.endswith(
-        "; FAKE_SPEED=300 gave +10.0% but did not stand the load that went on: crashed: the engine died"
+        "; FAKE_SPEED=300 gave +10.0% but did not stand the soak: crashed: the engine died"
     )
     assert [(item.candidate.settings, item.decision, bool(item.failed)) for item in verdict.finalists] == [
         (NEXT, Decision.IMPROVED, False), (FAST, Decision.KEEP_DEFAULTS, True),
