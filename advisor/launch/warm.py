@@ -90,7 +90,7 @@ class WarmLauncher:
             except LauncherGone as gone:
                 self._lost(f"the launcher cannot be used: {gone}")
             except OSError as error:  # its guard ended before the server began
-                self._lost(f"the launcher forked in vain: {error}")
+                self._lost(f"the launcher could not fork a server: {error}")
         raise self._cold(self._off)
 
     def blame(self, why: str, certain: bool) -> None:

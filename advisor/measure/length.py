@@ -56,10 +56,10 @@ def length_problem(sample: Sample, workload: Workload) -> str | None:
     """Why the sample is too short, or None."""
     least = least_requests(workload)
     if sample.requests + sample.failed < least:
-        return f"{sample.requests + sample.failed} requests are too few for this load: {least} are the least"
+        return f"{sample.requests + sample.failed} requests are too few for this load: at least {least} are needed"
     if 0 < sample.duration_s < least_s(workload):
         return (
-            f"the sample lasted {sample.duration_s:.2f} s, {least_s(workload):.2f} s are the least: "
+            f"the sample lasted {sample.duration_s:.2f} s; at least {least_s(workload):.2f} s are needed: "
             "give a higher --num-prompts"
         )
     return None

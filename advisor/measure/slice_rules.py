@@ -51,7 +51,7 @@ def as_slice(sample: Sample, workload: Workload) -> Sample:
         sample = with_problems(dataclasses.replace(sample, problems=(), classes=()), kept)
     least = slice_s(workload) / ROOM
     if not sample.problems and 0 < sample.duration_s < least:
-        text = f"the slice lasted {sample.duration_s:.2f} s, {least:.2f} s are the least"
+        text = f"the slice lasted {sample.duration_s:.2f} s; at least {least:.2f} s are needed"
         return with_problems(sample, [Problem(Invalid.TOO_SHORT, text)])
     return sample
 

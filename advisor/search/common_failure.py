@@ -28,7 +28,7 @@ def check_common_failure(searched: Sequence[Trial]) -> None:
     raise LaunchesFailed(
         f"{which} ended as {first.outcome.value}: {first.reason}",
         f"the log of one of them: {first.folder}/server.log in the study's folder; "
-        "what was measured is kept, and the same command goes on when the cause is mended",
+        "what was measured is kept, and the same command goes on when the cause is fixed",
     )
 
 

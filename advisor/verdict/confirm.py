@@ -69,7 +69,7 @@ def check_default(trials: Sequence[Trial]) -> None:
         raise LaunchesFailed(
             f"the default failed in {len(row)} fresh launches in a row: {row[0].outcome.value}: {row[0].reason}",
             f"the log of one of them: {row[0].folder}/server.log in the study's folder; "
-            "what was measured is kept, and the same command goes on when the cause is mended",
+            "what was measured is kept, and the same command goes on when the cause is fixed",
         )
 
 

@@ -23,7 +23,7 @@ def with_disturbances(verdict: Verdict, trials: Sequence[Trial]) -> Verdict:
     told = f"{len(bad)} of {len(launches)} fresh launches were disturbed ({what})"
     reason = f"{verdict.reason}; {told}"
     if verdict.decision is Decision.IMPROVED and mostly_disturbed(verdict.challenger, trials):
-        reason = f"{reason}: of so many no gain is claimed; on a quiet machine the same command goes on as far as --budget lasts"
+        reason = f"{reason}: with so many no gain is claimed; on a quiet machine the same command goes on, as far as --budget lasts"
         return dataclasses.replace(verdict, decision=Decision.INCONCLUSIVE, reason=reason, winner=Candidate())
     return dataclasses.replace(verdict, reason=reason)
 

@@ -112,7 +112,7 @@ def judge(found: Comparison, looks: Looks, ended: bool) -> Judgement:
         return Judgement(None, "more launches may tell")
     needed = launches_needed(found, looks)
     more = f"about {needed} launches each would tell" if needed else "no reasonable number of launches would tell"
-    return Judgement(Decision.INCONCLUSIVE, f"the interval holds zero gain; {more}")
+    return Judgement(Decision.INCONCLUSIVE, f"the interval includes zero gain; {more}")
 
 
 def named(metric: str, told: str, several: bool = False) -> str:

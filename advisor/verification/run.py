@@ -147,7 +147,7 @@ def _space(request: TuneRequest, facts: Facts, arm: Candidate | None, resolution
             words, env = serve_arguments(request.serve_args, candidate, version), changes(candidate, version)[1]
         except InputError as error:
             raise InputError(
-                f"vLLM {version} has no words for what the profile says: {error.problem}", "see `advisor migrate`"
+                f"vLLM {version} cannot express what the profile says: {error.problem}", "see `advisor migrate`"
             ) from None
         return resolution.resolve(words, env)
 

@@ -63,7 +63,7 @@ def figure(check: FigureCheck, tolerance: float) -> str:
     mean = sum(check.now) / len(check.now)
     launches = f"{len(check.now)} launch{'es' if len(check.now) != 1 else ''}"
     if check.ratio is None:
-        ends = {Held.HOLDS: "nothing in both", Held.FAILS: "no longer nothing", Held.UNCLEAR: "whether that is something is open"}
+        ends = {Held.HOLDS: "zero in both", Held.FAILS: "no longer zero", Held.UNCLEAR: "whether it is still zero is open"}
         end = "too few for an interval" if check.before.mean else ends[check.held]
         return f"{was}, {number(mean)} here ({launches}): {end}"
     if check.ratio.high > _WIDE * check.ratio.value:

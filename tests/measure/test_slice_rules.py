@@ -65,7 +65,7 @@ def test_a_slice_may_be_shorter_than_a_sample_but_not_than_a_quarter_of_its_own_
     by_client = dataclasses.replace(judged, problems=(whole[0].text,), classes=(whole[0].kind,))
     assert as_slice(by_client, now) == judged and objection(as_slice(by_client, now)) is None
     tiny = as_slice(dataclasses.replace(by_client, duration_s=slice_s(CHAT) / 5), now)
-    assert objection(tiny).startswith("too-short: the slice lasted 0.27 s, 0.33 s are the least")
+    assert objection(tiny).startswith("too-short: the slice lasted 0.27 s; at least 0.33 s are needed")
     assert slice_s(CHAT) == wanted_s(CHAT) / 3
 
 

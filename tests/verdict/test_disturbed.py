@@ -33,4 +33,4 @@ def test_a_few_disturbed_launches_are_told():
 def test_no_gain_is_claimed_on_mostly_disturbed_launches():
     verdict = with_disturbances(IMPROVED, launches(4))
     assert (verdict.decision, verdict.winner) == (Decision.INCONCLUSIVE, Candidate())
-    assert "4 of 6 fresh launches were disturbed (steal 9%): of so many no gain is claimed" in verdict.reason
+    assert "4 of 6 fresh launches were disturbed (steal 9%): with so many no gain is claimed" in verdict.reason

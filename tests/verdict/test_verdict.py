@@ -38,7 +38,7 @@ def confirmed(baseline, *arms, candidates=(CHALLENGER, OTHER, LONGER)):
         ([100, 101, 99], [80, 81, 79], Decision.KEEP_DEFAULTS, "-20"),
         ([100] * 12, [101.5, 101.6, 101.4] * 4, Decision.KEEP_DEFAULTS, "not worth an override"),
         ([100] * 12, [100.5, 100.6, 100.4] * 4, Decision.KEEP_DEFAULTS, "a gain of 2% is ruled out"),
-        ([100, 130, 90], [130, 120, 125], Decision.INCONCLUSIVE, "holds zero gain"),
+        ([100, 130, 90], [130, 120, 125], Decision.INCONCLUSIVE, "includes zero gain"),
         ([100, 120, 100] * 4, [112, 107, 110] * 4, Decision.KEEP_DEFAULTS, "less than launches of the same settings differ by"),
         ([100, 101], [120, 121], Decision.INCONCLUSIVE, "has 2 of 3 pairs"),
         ([100], [120], Decision.INCONCLUSIVE, "has 1 of 3 pairs"),

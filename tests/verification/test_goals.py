@@ -166,9 +166,9 @@ def test_where_no_load_meets_the_slo_any_more_it_is_told_as_that():
 @pytest.mark.parametrize(
     ("now", "held", "words"),
     [
-        ((0.0, 0.0, 0.0), Held.HOLDS, "nothing in both"),
+        ((0.0, 0.0, 0.0), Held.HOLDS, "zero in both"),
         ((0.0, 0.1, 0.0), Held.UNCLEAR, "is open"),
-        ((2.0, 2.1, 2.2), Held.FAILS, "no longer nothing"),
+        ((2.0, 2.1, 2.2), Held.FAILS, "no longer zero"),
     ],
 )
 def test_a_goodput_of_nothing_has_no_ratio_and_is_judged_all_the_same(now, held, words):
