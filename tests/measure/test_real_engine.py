@@ -148,10 +148,11 @@ def test_a_rate_that_the_server_bears_and_one_that_it_does_not(client: BenchClie
 
 
 def test_the_highest_load_within_an_slo_is_found(client: BenchClient, server_url: str, tmp_path: Path):
-    """The limit is three times the latency of two in flight: some load above that breaks it, whatever the machine."""
+    """The limit is three times the latency of two in flight, at its slowest: some load above that breaks it, on any machine."""
     start = dataclasses.replace(WORKLOAD, concurrency=2, num_prompts=96)  # a second: in 0.3 s one pause is seen as a limit
-    calm = client.sample(server_url, SERVED, start, 30, tmp_path)
-    slo = (SloLimit("e2el_ms", 3 * calm.e2el_ms["p90"], 0.9),)
+    # Seconds apart: others may have had the machine in one of them, or in the search.
+    calm = [client.sample(server_url, SERVED, start, seed, tmp_path) for seed in (30, 31, 32)]
+    slo = (SloLimit("e2el_ms", 3 * max(sample.e2el_ms["p90"] for sample in calm), 0.9),)
     goal = Objective("max_concurrency", slo=slo, find_load="concurrency")
 
     def measure(workload: Workload, seed: int) -> Sample:
