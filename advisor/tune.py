@@ -143,6 +143,7 @@ def _result(request: TuneRequest, facts: Facts, study: Study, space: SearchSpace
         tuned_command=_command(request, facts, verdict.winner),
         rejections=space.rejections,
         elapsed_s=study.spent_s,
+        space=setup.space_name(request, facts),
     )
 
 

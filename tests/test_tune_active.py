@@ -46,6 +46,7 @@ def test_a_backend_that_the_engine_replaces_by_the_default_s_never_wins(request_
     asked = next(item for item in profile["study"]["candidates"] if item["candidate"] == "attention_backend=FLASHINFER")
     assert asked == {**asked, "state": "not_as_requested", "ran_as": "default"} and "score" not in asked
     assert profile["study"]["outcomes"]["not_as_requested"] == 1
+    assert profile["study"]["space"].endswith(".yaml")  # the test's own
     assert any(item["state"] == "not_as_requested" for item in profile["study"]["rejected"])
 
 

@@ -32,3 +32,4 @@ class StudyResult:
     tuned_command: Command  # equals the baseline's unless the decision is IMPROVED
     rejections: tuple[Rejection, ...] = ()
     elapsed_s: float = 0.0  # wall time of the study, all sessions of it together
+    space: str | None = None  # name of the search space; of a person's own file NAME.yaml

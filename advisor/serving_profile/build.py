@@ -210,6 +210,7 @@ def _study(result: StudyResult, clean: Scrubber) -> Study:
         created_at=result.created_at,
         serve_args=" ".join(map(quoted, clean.words(result.serve_args))),
         serve_env=clean.env(result.serve_env),
+        space=clean.text(result.space) if result.space else None,
         launches=len(result.trials),
         launches_by_phase={phase: phases[phase] for phase in _PHASES if phases[phase]},
         outcomes={outcome: outcomes[outcome] for outcome in Outcome if outcomes[outcome]},

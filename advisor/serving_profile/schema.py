@@ -336,6 +336,7 @@ class Study(Part):
     created_at: str = Field(description="start, ISO 8601, UTC")
     serve_args: str = Field(description="what the person gave with --serve-args: part of the default too")
     serve_env: Env = Field(description="what the person gave with --env: part of the default too")
+    space: str | None = Field(default=None, description="name of the search space; of a person's own file NAME.yaml")
     launches: Count = Field(description="servers launched")
     launches_by_phase: dict[str, Count] = Field(
         description="baseline, search, confirm; soak, restart, quality: the proof"

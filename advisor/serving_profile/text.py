@@ -76,7 +76,8 @@ def _head(profile: Profile) -> Iterator[str]:
     yield from _wrapped(_reason(profile.decision))
     yield from _compared(profile)
     yield ""
-    yield "Measure it again:"
+    own = profile.study.space if (profile.study.space or "").endswith(".yaml") else None
+    yield f"Measure it again{f', with the search space of your own file {own}' if own else ''}:"
     yield f"  {_again(profile)}"
 
 
@@ -140,6 +141,8 @@ def _again(profile: Profile) -> str:
         words += ["--objective", ",".join([goal.metric, *(goal.secondary or [])])]
     words += ["--slo", ",".join(goal.slo)] if goal.slo else []
     words += ["--find-load", goal.find_load] if goal.find_load else []
+    space = profile.study.space
+    words += ["--space", space] if space not in (None, "cpu" if profile.gpu.slug == "cpu" else "default") else []
     side = profile.measured.default
     if side and side.launches and side.samples // side.launches != _DEFAULT_SAMPLES:
         words += ["--samples", str(max(1, side.samples // side.launches))]

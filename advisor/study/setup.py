@@ -120,6 +120,16 @@ def space_spec(request: TuneRequest, facts: Facts) -> SpaceSpec:
     return request.space or load_space("cpu" if facts.gpu.kind == "cpu" else "default")
 
 
+def space_name(request: TuneRequest, facts: Facts) -> str:
+    """`scheduler` of a space that comes with the advisor, `NAME.yaml` of a person's own file, whatever it calls itself."""
+    spec = space_spec(request, facts)
+    try:
+        shipped = spec == load_space(spec.name)
+    except InputError:
+        shipped = False
+    return spec.name if shipped else f"{spec.name}.yaml"
+
+
 def check_not_empty(space: SearchSpace) -> None:
     """A tune that can only find what it began with would cost seven launches and tell nothing."""
     if space.candidates:

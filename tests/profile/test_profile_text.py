@@ -169,6 +169,20 @@ def test_the_command_to_measure_again_has_the_load(study, name, expected):
     assert "--env VLLM_LOGGING_LEVEL=INFO" in text and '--env "HF_TOKEN=${HF_TOKEN}"' in text
 
 
+@pytest.mark.parametrize(
+    ("space", "head", "words"),
+    [
+        ("default", "# Measure it again:", ""),
+        ("scheduler", "# Measure it again:", "--space scheduler --"),
+        ("mine.yaml", "# Measure it again, with the search space of your own file mine.yaml:", "--space mine.yaml --"),
+    ],
+)
+def test_the_command_to_measure_again_has_the_space(study, space, head, words):
+    text = profile_text(build_profile(replace(study.RESULT, space=space)))
+    assert head in text and words in text and ("--space" in text) == bool(words)
+    assert yaml.safe_load(text)["study"]["space"] == space
+
+
 def test_an_objective_that_the_sides_do_not_hold_still_has_its_ratio_in_the_head(study):
     text = profile_text(build_profile(replace(study.RESULT, objective=Objective("ttft_ms.p90"))))
     assert "ttft_ms.p90, tuned against default: -5.8%" in text

@@ -10,6 +10,8 @@ from advisor.progress import Silent
 from advisor.records import BackendFacts, EngineFacts, Facts, GpuFacts, GraphSteps, ModelFacts, Workload
 from advisor.request import TuneRequest
 from advisor.search.budget import Budget
+from advisor.space.spec import load_space
+from advisor.study.setup import space_name
 from advisor.study.spaces import Spaces
 from tests.search.test_planned_baseline import ACTIVE, RESOLVED
 from tests.study_help import trial
@@ -23,6 +25,18 @@ CUDA = Facts(
     ModelFacts("m", "LlamaForCausalLM", "0" * 16, 32, 4096, 32, 8, 128, 128256, 4096),
 )
 CPU = replace(CUDA, gpu=GpuFacts("cpu", "EPYC", "cpu", 2, 24.0), engine=replace(CUDA.engine, platform="cpu"))
+
+
+def test_a_space_is_named_as_option_space_takes_it(tmp_path):
+    workload = Workload("tiny", 64, 32, 48, concurrency=4)
+    request = TuneRequest(model="m", gpu="auto", workload=workload, budget=Budget(600.0), engine_python="py")
+    assert space_name(request, CUDA) == "default" and space_name(request, CPU) == "cpu"
+    assert space_name(replace(request, space=load_space("scheduler")), CUDA) == "scheduler"
+    own = tmp_path / "own.yaml"  # it may call itself as a shipped one does, and is another one
+    own.write_text("schema: advisor.space/1\nname: default\nextends: default\ndrop: [enforce_eager]\n")
+    assert space_name(replace(request, space=load_space(str(own))), CUDA) == "default.yaml"
+    own.write_text(own.read_text().replace("name: default", "name: mine"))
+    assert space_name(replace(request, space=load_space(str(own))), CUDA) == "mine.yaml"
 
 
 class Resolution:
