@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import sys
 
 VOCAB_SIZE = 10_240
 SPECIAL = ("<unk>", "<s>", "</s>")
@@ -116,8 +117,9 @@ def files(size: str) -> dict[str, str]:
 
 
 def write(folder: str, size: str) -> None:
+    texts = files(size)
     os.makedirs(folder, exist_ok=True)
-    for name, text in files(size).items():
+    for name, text in texts.items():
         path = os.path.join(folder, name)
         with open(path + ".part", "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -129,7 +131,10 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--size", choices=sorted(SIZES), default="demo")
     given = parser.parse_args()
-    write(given.folder, given.size)
+    try:
+        write(given.folder, given.size)
+    except ModuleNotFoundError as error:
+        parser.error(f"{sys.executable} has no {error.name}: run this with the Python that holds vLLM")
     facts = {"folder": given.folder, "size": given.size, "vocab_size": VOCAB_SIZE, "parameters": parameters(given.size)}
     print(json.dumps(facts))
 
