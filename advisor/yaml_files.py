@@ -142,7 +142,7 @@ def _allowed(place: tuple, model: type[pydantic.BaseModel]) -> str:
     """`; allowed: a, b, c` for a key of the top level, with the nearest name first where one is near."""
     if len(place) != 1:
         return ""
-    names = [field.alias or name for name, field in model.model_fields.items()]
+    names = [field.alias or name for name, field in model.model_fields.items() if not field.exclude]
     near = difflib.get_close_matches(str(place[0]), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"{hint}; allowed: {', '.join(names)}"

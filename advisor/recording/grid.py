@@ -156,8 +156,11 @@ def read_head(path: Path) -> Head:
         if first["event"] != "grid" or first["grid"]["schema"] != SCHEMA:
             raise ValueError("its first line is another event")
         return from_json(Head, first["grid"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{str(path)!r} is not a recorded grid: {error}", "choose another --output") from None
+    except OSError as error:
+        raise InputError(f"grid {str(path)!r} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "give a file that `advisor record` wrote; for a new grid, another --output"
+        raise InputError(f"{str(path)!r} is not a recorded grid: {error}", hint) from None
 
 
 def check_same(path: Path, head: Head, identity: Mapping[str, Any]) -> None:

@@ -65,6 +65,7 @@ def test_all_mistakes_of_a_file_are_told_with_their_lines(tmp_path: Path):
     assert "line 1: input_tokens" in told and "'many'" in told
     assert "line 2: output_tokens" in told
     assert "line 3: unknown key 'concurency'" in told and "did you mean 'concurrency'?" in told
+    assert "allowed: name, " in told and " loads," not in told  # which no file may have
     assert "line 5: length_spread" in told and "1.5" in told
 
 

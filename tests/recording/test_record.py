@@ -233,3 +233,12 @@ def test_a_wrong_shard_is_told(text):
     assert parse_shard("1/2") == (1, 2)
     with pytest.raises(InputError, match="--shard"):
         parse_shard(text)
+
+
+def test_what_is_no_grid_is_named_with_what_would_be_one(tmp_path):
+    (tmp_path / "notes.md").write_text("# Notes\n")
+    with pytest.raises(InputError, match=r"notes\.md' is not a recorded grid") as caught:
+        merged([tmp_path / "notes.md"])
+    assert "that `advisor record` wrote" in caught.value.hint
+    with pytest.raises(InputError, match=r"^grid '.*none.jsonl' cannot be read: No such file or directory$"):
+        merged([tmp_path / "none.jsonl"])
