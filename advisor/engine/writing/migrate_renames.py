@@ -73,7 +73,7 @@ MOVES: dict[str, Callable[[Any], Moved]] = {
     "--expand-tools-even-if-tool-choice-none": _dropped("tools are in the prompt by default there"),
     "--rope-scaling": _gone("write it into --hf-overrides, in the form that the model's config.json has"),
     "--rope-theta": _gone("write it into --hf-overrides, in the form that the model's config.json has"),
-    "--max-seq-len-to-capture": _gone("capture sizes count tokens of a batch since; see --cudagraph-capture-sizes"),
+    "--max-seq-len-to-capture": _gone("since then capture sizes count the tokens of a batch: see --cudagraph-capture-sizes"),
     "--device": _gone("vLLM finds the device by itself"),
     "--swap-space": _gone("the V1 engine does not swap; --kv-offloading-size keeps KV blocks in the host's memory"),
     "--num-scheduler-steps": _V0,
