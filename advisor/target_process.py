@@ -12,6 +12,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -84,6 +85,7 @@ class TargetProcess:
         self._log_path = log
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._alive: socket.socket | None = None  # its end, whatever brings it, ends the script's whole group (begin.py)
         self._buffer = b""
         self._busy = True  # until its first answer it may still be importing vLLM, for half a minute
 
@@ -94,19 +96,24 @@ class TargetProcess:
 
     def __enter__(self) -> TargetProcess:
         self._log = self._log_path.open("w+b") if self._log_path else tempfile.TemporaryFile()
+        self._alive, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                [self._python, str(BEGIN), str(self._script)],
+                [self._python, str(BEGIN), str(theirs.fileno()), str(self._script)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 env=self._env,
                 start_new_session=True,
                 bufsize=0,
+                pass_fds=(theirs.fileno(),),
             )
         except OSError as error:
             self._log.close()
+            self._alive.close()
             raise _cannot_start(self._python, error) from error
+        finally:
+            theirs.close()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -155,6 +162,7 @@ class TargetProcess:
             process.stdin.close()
         end_group(process, _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S)
         process.stdout.close()
+        self._alive.close()
         self._log.close()
 
     def last_lines(self, count: int = _SHOWN_LINES) -> tuple[str, ...]:

@@ -64,6 +64,33 @@ def test_a_script_that_imports_ends_with_the_advisor(tmp_path, code, word):
         starter.stdout.close()
 
 
+# vLLM looks at a model's class in a process of its own, which imports everything once more.
+INSPECTS = """
+import pathlib, subprocess, sys
+here = pathlib.Path(__file__).parent
+subprocess.run([sys.executable, "-c", f"import os, pathlib, time; pathlib.Path({str(here / 'inspector')!r})"
+    ".write_text(str(os.getpid())); time.sleep(120)"])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="as above")
+@pytest.mark.parametrize("word", ["bench", "resolve", "describe"])
+def test_nor_does_what_it_started_outlive_the_advisor(tmp_path, word):
+    package = tmp_path / "vllm"
+    package.mkdir()
+    (package / "__init__.py").write_text(INSPECTS)
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER, word], stdout=subprocess.DEVNULL, cwd=root,
+        env={"PYTHONPATH": f"{tmp_path}:{root}", "PATH": "/usr/bin:/bin"},
+    ) as starter:  # fmt: skip
+        told = package / "inspector"
+        wait_for(lambda: told.exists() and told.read_text(), 60)
+        inspector = psutil.Process(int(told.read_text()))
+        starter.kill()
+    assert wait_for(lambda: not inspector.is_running() or inspector.status() == psutil.STATUS_ZOMBIE, 5)
+
+
 def wait_for(what, limit_s):
     end = time.monotonic() + limit_s
     while not what() and time.monotonic() < end:
