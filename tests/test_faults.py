@@ -52,7 +52,9 @@ WORKLOAD = Workload("fake", input_tokens=32, output_tokens=8, num_prompts=16, co
 GPU = GpuFacts("cuda", "NVIDIA H200", "h200", 1, 140.0, uuids=("GPU-a",))
 # Log-probabilities of 111 tokens of a long prompt instead of 1,200: what a vocabulary of that size allows.
 FACTS = dataclasses.replace(test_tune.FACTS, model=dataclasses.replace(test_tune.FACTS.model, vocab_size=600_000))
-IMPATIENT = LaunchLimits(stall_s=1.5, quiet_cpu_s=2.5, hard_s=60.0, first_token_s=10.0)
+# Each with one limit that is soon reached, so that a slow start of an interpreter does not reach the other one first.
+IMPATIENT = LaunchLimits(stall_s=1.5, quiet_cpu_s=60.0, hard_s=60.0, first_token_s=10.0)
+IMPATIENT_WITH_CPU = dataclasses.replace(IMPATIENT, stall_s=60.0, quiet_cpu_s=2.5)
 LONG_SOAK = {"soak": "1s"}
 # Completions of a launch that does not soak: 1 until ready, 2 waves, a sample of 4, 41 of the output gate.
 LATE = 55
@@ -110,7 +112,8 @@ STARTS = [
     failing_start("killed", Outcome.CRASHED, "ended by SIGKILL"),
     failing_start("failed_but_alive", Outcome.FAILED_TO_START, "the fake engine was told to fail"),
     failing_start("hang", Outcome.TIMED_OUT, "no sign of life", asked={"limits": IMPATIENT}),
-    failing_start("spin", Outcome.TIMED_OUT, "it uses CPU time, but log and GPU memory", asked={"limits": IMPATIENT}),
+    failing_start("spin", Outcome.TIMED_OUT, "it uses CPU time, but log and GPU memory",
+                  asked={"limits": IMPATIENT_WITH_CPU}),
     failing_start("mumble", Outcome.TIMED_OUT, "no sign of life", asked={"limits": IMPATIENT}),
     failing_start("no_tokens", Outcome.FAILED_TO_START, "the completion has no token"),
     failing_start("http_500", Outcome.FAILED_TO_START, "answered with HTTP 500"),

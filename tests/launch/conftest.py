@@ -18,7 +18,9 @@ FAKE = Path(__file__).resolve().parent.parent / "fakes" / "fake_engine.py"
 CPU = GpuFacts("cpu", "cpu", "cpu", 1, 16.0)
 SHORT = Grace(leader_s=0.3, group_s=0.2)
 PATIENT = LaunchLimits(stall_s=30.0, quiet_cpu_s=30.0, hard_s=60.0, first_token_s=30.0)  # also on a busy machine
-IMPATIENT = LaunchLimits(stall_s=0.8, quiet_cpu_s=1.6, hard_s=30.0, first_token_s=10.0)
+# Each with one limit that is soon reached: an interpreter that takes long to start must not reach the other one first.
+IMPATIENT = LaunchLimits(stall_s=0.8, quiet_cpu_s=60.0, hard_s=60.0, first_token_s=10.0)
+IMPATIENT_WITH_CPU = LaunchLimits(stall_s=60.0, quiet_cpu_s=1.6, hard_s=60.0, first_token_s=10.0)
 
 
 @pytest.fixture

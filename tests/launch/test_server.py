@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -28,7 +29,7 @@ from advisor.launch.process import Grace, GuardedProcess
 from advisor.launch.server import Server
 from advisor.records import Command, Outcome
 
-from .conftest import CPU, FAKE, IMPATIENT, PATIENT, SHORT
+from .conftest import CPU, FAKE, IMPATIENT, IMPATIENT_WITH_CPU, PATIENT, SHORT
 
 MakeServer = Callable[..., Server]
 
@@ -170,7 +171,8 @@ def test_each_fault_is_told_apart(
     fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch, fault: str, outcome: Outcome, reason: str
 ) -> None:
     monkeypatch.setattr(server, "SIGNS_EVERY_S", 0.2)
-    launched = fake_server(fault, limits=IMPATIENT if outcome is Outcome.TIMED_OUT else PATIENT)
+    impatient = IMPATIENT_WITH_CPU if fault == "spin" else IMPATIENT
+    launched = fake_server(fault, limits=impatient if outcome is Outcome.TIMED_OUT else PATIENT)
     with pytest.raises(LaunchFailed) as caught, launched:
         pytest.fail("it must not get ready")
     assert caught.value.outcome is outcome
@@ -190,8 +192,9 @@ def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_a_slow_start_that_moves_is_waited_for(fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SIGNS_EVERY_S", 0.1)
-    with fake_server("slow_start:1", limits=IMPATIENT) as running:
-        assert running.start_s > 1.0 > IMPATIENT.stall_s
+    limits = dataclasses.replace(IMPATIENT, stall_s=1.6)
+    with fake_server("slow_start:2", limits=limits) as running:
+        assert running.start_s > 2.0 > limits.stall_s
 
 
 # ---------------------------------------------------------------- somebody else's port
