@@ -112,11 +112,14 @@ def test_an_older_study_without_slices_goes_on_and_drops_by_its_samples(request_
 
 
 class PacedClient(FakeClient):
-    """A sample takes as long as its requests do at the launch's speed: one second for 48 of them at 48 tokens a second."""
+    """A sample takes as long as its requests do at the launch's speed: two seconds for 48 of them at 48 tokens a second.
+
+    So two samples take seconds more than a slice, however long a start may take that others on the machine delay.
+    """
 
     def sample(self, server_url, served_name, workload, seed, folder):
         taken = super().sample(server_url, served_name, workload, seed, folder)
-        time.sleep(workload.num_prompts / taken.output_tok_s)
+        time.sleep(2 * workload.num_prompts / taken.output_tok_s)
         return taken
 
 
