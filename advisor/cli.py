@@ -5,6 +5,7 @@ Imports of Optuna, rich and the stages stand inside the functions, so that `--he
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -24,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 def main() -> NoReturn:
     """Run a command; every AdvisorError ends here as one line, its hint below, and its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where whoever started us ignores it, nobody learns how a child ended
     try:
         app()
     except AdvisorError as error:

@@ -172,7 +172,8 @@ class Launcher:
 
     def _death(self) -> str:
         """Its end is not collected here: until `close` has ended its group, nobody else may get its number."""
-        code = wait_without_reaping(self._process, 1.0)
+        code = self._process.returncode
+        code = wait_without_reaping(self._process, 1.0) if code is None else code
         if code is None:
             return "it closed its socket"
         return f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
