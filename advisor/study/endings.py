@@ -33,12 +33,13 @@ def ends_are_told(request: TuneRequest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def termination_is_ctrl_c() -> Iterator[None]:
-    """`kill`, a stopping container and a closed terminal get the same orderly end as Ctrl-C."""
+    """`kill`, a stopping container and a closed terminal get the same orderly end as Ctrl-C. What `nohup` ignores stays ignored."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in _ENDING_SIGNALS}
+    heard = [number for number in _ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:
