@@ -67,7 +67,8 @@ class ForkedGuard:
 class Launcher:
     """One launcher, which begins at once. `argv`: what follows `serve` in a typical command, for what only shows there.
 
-    `facts`: what it says of itself when it is ready, empty until then; `import_s`: wall seconds that it took to get there.
+    `facts`: what it says of itself when it is ready, empty until then; `import_s`: seconds that it took to get there,
+    without those in which it waited for a disk or for a core that others had: servers that import later find files read and cores.
     `log` takes what it prints; where it is given later, what was printed before as well: a launcher may begin before there is a
     place for it. Raises LauncherGone, from the start on, where it is of no use.
     """
@@ -137,7 +138,7 @@ class Launcher:
         if "ready" not in answer:
             raise LauncherGone(answer.get("unfit", "it answers what was not asked"))
         self.facts = answer["ready"]
-        self.import_s = max(self.facts["at"] - self._begun, 0.0)
+        self.import_s = max(min(self.facts["at"] - self._begun, self.facts["cpu_s"]), 0.0)
 
     def close(self) -> None:
         """End it, and what its imports started. Its servers, if any, have guards and sessions of their own and go on. May be called

@@ -74,9 +74,9 @@ class Server:
     before the candidate is blamed.
 
     Set while the block runs: base_url, port, start_s (exec or fork to first token), launcher ("warm" or "cold"), launcher_s
-    (seconds that were waited for the imports of the process which it was forked from), launcher_import_s (that these imports took
-    in all: they may have begun before), lost_s (seconds that went into starts that failed before); after it: stop_s, and
-    leftovers (processes that had to be killed although the server had ended).
+    (seconds that were waited for the imports of the process which it was forked from), launcher_import_s (of a core that these
+    imports took in all: they may have begun before), lost_s (seconds that went into starts that failed before); after it: stop_s,
+    and leftovers (processes that had to be killed although the server had ended).
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class WarmLauncher:
         if begun is not None:
             begun.log = log
         self.waited_s = 0.0  # by the last launch, for an import
-        self.import_s = 0.0  # that this import took in all, part of it before that launch where the launcher was begun ahead
+        self.import_s = 0.0  # of a core that this import took in all, part of it before that launch where it was begun ahead
 
     @property
     def facts(self) -> dict[str, Any]:

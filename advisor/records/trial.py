@@ -84,7 +84,7 @@ class Trial:
     start_s: float | None = None  # from exec, or the fork, to the first token
     launcher: str = "cold"  # "warm": forked from a process that had vLLM imported, as no server of a person's is
     launcher_s: float | None = None  # that this launch waited for the imports of that process
-    launcher_import_s: float | None = None  # that they took in all, where this launch was their first: begun ahead or not
+    launcher_import_s: float | None = None  # of a core that they took, where this launch was their first: begun ahead or not
     lost_s: float | None = None  # in starts that failed before the one that is counted
     start_up: StartUp | None = None  # what the start that is counted went into
     memory_free: float | None = None  # share of the memory that was free after the samples, on the fullest GPU
@@ -111,5 +111,8 @@ class Trial:
 
     @property
     def imports_s(self) -> float:
-        """Seconds that the launcher's imports took, 0 where an earlier launch had them. Older journals have those waited for."""
-        return max(self.launcher_import_s or 0.0, self.launcher_s or 0.0)
+        """Seconds that the launcher's imports took, 0 where an earlier launch had them. Older journals have those waited for.
+
+        What was waited for is no measure of them: begun ahead, they share disk and cores with the inspection.
+        """
+        return self.launcher_s or 0.0 if self.launcher_import_s is None else self.launcher_import_s

@@ -132,7 +132,8 @@ def launcher(request: dict) -> dict | None:
     let_processes_be_named()
     control.end_with_peer(False)
     at = time.monotonic()  # the same clock for all processes of a machine
-    told = {"seconds": round(at - begun, 3), "at": at, "left_out": request["without"], "failed": failed}
+    worked = round(time.process_time(), 3)  # of the goes before it was executed anew, too
+    told = {"seconds": round(at - begun, 3), "at": at, "cpu_s": worked, "left_out": request["without"], "failed": failed}
     control.send({"ready": {**told, **facts(imports.platform_name(), use.names)}})
     order = fork_until_told_to_leave(control, guard, imports.against_a_fork, request.get("affinity"))
     if order is not None and cpu.is_ours():

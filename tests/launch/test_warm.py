@@ -215,6 +215,12 @@ def test_what_its_imports_took_is_known_without_waiting_for_them(make_begun, ser
         assert 0 < running.launcher_import_s <= took - 1.0
 
 
+def test_imports_that_waited_for_a_disk_took_no_longer_for_that(tmp_path: Path, make_warm, serve) -> None:
+    """Nor for the inspection, which has the cores meanwhile: an executed server will find the files read, and cores."""
+    with serve(make_warm(FAKE_IMPORT="disk")) as running:
+        assert running.launcher_s > 2 > running.launcher_import_s > 0
+
+
 @pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "VLLM_READ_AT_IMPORT"])
 def test_one_that_was_begun_with_something_else_is_not_used(make_begun, serve, name: str) -> None:
     """The second is no reason before it is known what the imports read."""

@@ -103,6 +103,8 @@ def test_fresh_launches_are_executed_and_their_room_is_kept():
     assert Budget(2000.0).reserve_s([forked, later], Objective()) == pytest.approx(6 * 90)
     ahead = dataclasses.replace(forked, launcher_s=2.0, launcher_import_s=25.0, total_s=57.0)  # most of it beside the inspection
     assert typical_cost_s([ahead]) == pytest.approx(90)
+    shared = dataclasses.replace(ahead, launcher_s=40.0, total_s=95.0)  # they waited for the disk: no executed launch will
+    assert typical_cost_s([shared]) == pytest.approx(90)
     fresh = [trial(number, {}, 100.0, phase="confirm", total_s=80.0) for number in (2, 3)]
     assert typical_cost_s([forked, later, *fresh]) == 80
 

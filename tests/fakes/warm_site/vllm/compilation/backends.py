@@ -1,4 +1,4 @@
-"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, asks, thread, process, die or slow."""
+"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, asks, thread, process, die, disk or slow."""
 
 import os
 import subprocess
@@ -18,5 +18,7 @@ elif KIND == "process":
     CHILD = subprocess.Popen(["sleep", "30"])
 elif KIND == "die":
     os._exit(7)
+elif KIND == "disk":
+    time.sleep(2)
 elif KIND == "slow":
     time.sleep(60)
