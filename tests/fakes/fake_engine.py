@@ -82,6 +82,8 @@ TEXT = fake_text.Text(FAULT)
 SCALE = float(os.environ.get("FAKE_TIME_SCALE", "1"))
 BLOCK = 16  # tokens of a block of the prefix cache
 WORDS = ("red", "green", "blue", "grey")
+# Faults of requests that meet: an answer lasts so long that what is sent meanwhile falls into it on a busy machine too.
+MEETING_S = {"wrong_mixed": 0.15, "wrong_together": 0.05}
 
 
 class Engine:
@@ -217,8 +219,7 @@ class Handler(fake_http.Handler):
             else:
                 time.sleep(tokens * self.engine.token_s())
                 if body.get("logprobs") or body.get("prompt_logprobs"):
-                    if FAULT == "wrong_mixed":
-                        time.sleep(0.15)  # long enough that a prompt sent meanwhile falls into it on a busy machine too
+                    time.sleep(MEETING_S.get(FAULT, 0.0))
                     self.reply_text(body, usage, self.engine.long_prompts > long_before)
                     return
                 words = ("grey",) if FAULT == "plain_words" else WORDS
