@@ -97,7 +97,7 @@ def test_two_processes_send_the_same_prompts_once_and_measure_the_same_server(la
         if one.seed == two.seed:  # neither was repeated
             assert one.prompts == two.prompts
         assert (one.requests, one.failed, one.output_tokens) == (two.requests, two.failed, two.output_tokens)
-    rates = [sum(sample.output_tok_s for sample in trial.samples) for trial in (alone, together)]
+    rates = [max(sample.output_tok_s for sample in trial.samples) for trial in (alone, together)]  # others slow one at a time
     assert 0.5 < rates[1] / rates[0] < 2.0
     raw = json.loads((folder / together.samples[0].raw).read_text())
     assert len(raw["errors"]) == together.plan.num_prompts and len(raw["advisor_client"]["processes"]) == 2
