@@ -102,7 +102,8 @@ def test_a_sample_that_is_too_short_says_what_is_least():
     ok = dataclasses.replace(sample(0, 100.0), duration_s=1.0, requests=48)
     assert length_problem(ok, LOAD) is None
     assert "0.50 s; at least 0.81 s are needed" in length_problem(dataclasses.replace(ok, duration_s=0.5), LOAD)
-    assert "40 requests are too few for this load: at least 48 are needed" in length_problem(dataclasses.replace(ok, requests=40), LOAD)
+    few = dataclasses.replace(ok, requests=40)
+    assert "40 requests are too few for this load: at least 48 are needed" in length_problem(few, LOAD)
 
 
 # ---------------------------------------------------------------- plan
