@@ -25,7 +25,7 @@ MODES = {
 FILLS = {
     "floor": ("#08415C", ""),
     "other": ("#5FA8D3", "////"),
-    "idle": ("#FCE2A8", "...."),
+    "idle": ("#FCE2A8", "\\\\"),  # lines: dots take more bytes than all the rest of an SVG
     "rest": ("#E8E8E8", "xxx"),
 }
 FLOOR = {"color": "#606060", "linewidth": 2.2, "linestyle": (0, (1, 0.6)), "marker": "_", "markeredgewidth": 2.2}

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -325,6 +326,29 @@ def test_the_name_says_the_format_and_the_same_figures_give_the_same_file(tmp_pa
     assert found.startswith(begins)
     assert found == first
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@drawing
+@pytest.mark.parametrize("name", ["anatomy-h200-Llama-3.1-8B", "anatomy-h200-Qwen3-0.6B"])
+def test_an_svg_of_real_figures_is_small_and_its_numbers_are_text_that_nothing_rounds(tmp_path, name):
+    data, path = ROOT / "docs" / "evidence" / f"{name}.json", tmp_path / "a.svg"
+    shown = documents.read(data)
+    plot_anatomy(shown, data, path, pytest.fail)
+    assert path.stat().st_size < 100_000  # 470,000 with letters as outlines and dots as curves
+    texts = "\n".join(element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("}text"))
+    for line in plot_parts.picture(shown).best:
+        assert line in texts
+
+
+def test_an_svg_is_made_smaller_in_its_tags_alone():
+    before = (
+        "<g>\n  <path d=\"M 1.234567 -0.0001 \nL 2 3.98765\n\"/>\n"
+        "  <text style=\"font-family: 'DejaVu Sans'\" x=\"0.125001\">0.2971 ms</text>\n</g>"
+    )
+    assert plot_files.small_svg(before) == (
+        "<g>\n<path d=\"M 1.23 0 L 2 3.99 \"/>\n"
+        "<text style=\"font-family: 'DejaVu Sans', Verdana, sans-serif\" x=\"0.13\">0.2971 ms</text>\n</g>"
+    )
 
 
 @drawing
