@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from advisor.records import Candidate, Objective, Trial
 from advisor.search.costs import Costs, Resolved
 from advisor.search.effects import Point
 from advisor.search.expected_gain import Gains
-from advisor.search.words import own_amounts
+from advisor.search.words import largest_octaves, own_amounts
 
 _WORD = 0.5  # of the best rate: then another's proposal is taken
-_NEARLY = 0.8  # of the best rate: then the fewest overrides win, and after them the order of the space
+_NEARLY = 0.8  # of the best rate: then the fewest overrides win, and after them the order of the design
 
 
 class Outlook:
@@ -30,21 +30,22 @@ class Outlook:
         known: Sequence[Point] = (),
     ):
         own = own_amounts((resolved or {}).get(Candidate().key, {}))
-        self.gains, self._costs = Gains(trials, objective, known, own), Costs(trials, resolved)
+        octaves = largest_octaves((resolved or {}).values(), own)
+        self.gains, self._costs = Gains(trials, objective, known, own, octaves), Costs(trials, resolved)
 
     @property
     def floor(self) -> float:
         """By how much launches of one configuration differ: an expected gain below is none."""
         return self.gains.floor
 
-    def best(self, untried: Sequence[Candidate], designed: Collection[Candidate], seconds: float) -> Candidate | None:
+    def best(self, untried: Sequence[Candidate], designed: Sequence[Candidate], seconds: float) -> Candidate | None:
         """None: of what fits into the seconds, nothing is expected to gain more than noise, and no value is unseen.
 
         Values that nobody has tried come one at a time, on top of whatever is best, or as the design has them: where several
         are new, a figure does not tell which of them did it.
         """
-        wanted = {item.key for item in designed}
-        pool = [item for item in untried if item.key in wanted or self.gains.tells_apart(item)]
+        turns = {item.key: turn for turn, item in enumerate(designed)}
+        pool = [item for item in untried if item.key in turns or self.gains.tells_apart(item)]
         gains, costs = self.gains.of(pool), self._costs.of(pool)
         news = np.array([bool(self.gains.unseen(item)) for item in pool], dtype=bool)
         usable = (costs <= seconds) & (news | (gains >= self.floor))
@@ -52,7 +53,8 @@ class Outlook:
             return None
         rates = np.where(usable, gains / np.maximum(costs, 1.0), -1.0)
         nearly = [number for number, rate in enumerate(rates) if usable[number] and rate >= _NEARLY * rates.max()]
-        return pool[min(nearly, key=lambda number: (pool[number].overrides, number))]
+        late = len(turns)
+        return min((pool[number] for number in nearly), key=lambda item: (item.overrides, turns.get(item.key, late)))
 
     def simplest(self, simpler: Sequence[Candidate], seconds: float) -> Candidate | None:
         """The first of these, made by leaving an override of the best away, that may be as good as it."""

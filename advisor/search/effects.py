@@ -32,17 +32,22 @@ _ROUNDS = 8  # of fitting scales; they hardly move after that
 
 @dataclass(frozen=True)
 class Point:
-    """A figure of one candidate. `sd`: by which another launch of it would differ."""
+    """A figure of one candidate. `sd`: by which another launch of it would differ.
+
+    `hint`: it only says what is tried before what; its values still have to be tried.
+    """
 
     candidate: Candidate
     value: float
     sd: float
+    hint: bool = False
 
 
 class Effects:
     """The model, fitted. `lean`: what a value that nobody tried is expected to do; 0 for figures that nobody optimises.
 
-    `own`: vLLM's own amounts of ordered settings; without them their values are names like others.
+    `own`: vLLM's own amounts of ordered settings; without them their values are names like others. `octaves`: how far from it the
+    values of such a setting go at most. There they do as much as values of other settings do: so steep a slope is typical.
     """
 
     def __init__(
@@ -51,9 +56,10 @@ class Effects:
         lean: float = LEAN,
         typical: float = TYPICAL,
         own: Mapping[str, float] | None = None,
+        octaves: Mapping[str, float] | None = None,
     ):
         self._lean, self._typical = lean, typical
-        self._words = Vocabulary(own)
+        self._words, self._octaves = Vocabulary(own), octaves or {}
         self._keys = np.array([point.candidate.key for point in points], dtype=str)
         self._values = np.array([point.value for point in points], dtype=float)
         self._noise = np.array([point.sd**2 for point in points], dtype=float)
@@ -61,7 +67,7 @@ class Effects:
         # Of each word: the variance of its effect before any figure, the effect, the variance that is left. Scales are fitted from
         # above: from below a large effect that is known with a large error would be taken for noise.
         squares = (self._seen**2).T @ self._values**2 / np.maximum((self._seen**4).sum(axis=0), 1e-9)
-        self._scale = np.maximum(squares, typical**2 / 2)
+        self._scale = np.maximum(squares, self._usual)
         self._effect, self._left = np.zeros(len(self._words)), self._scale.copy()
         self._least = self._alone()
         self._fit()
@@ -101,7 +107,7 @@ class Effects:
             self._effect = scaled.T @ self._weights
             self._left = self._scale - np.einsum("ji,jk,ki->i", scaled, self._inverse, scaled)
             # The scale under which effects follow Student's t with one degree of freedom: many small ones, a few large ones.
-            self._scale = (self._typical**2 / 2 + self._effect**2 + self._left) / 2
+            self._scale = (self._usual + self._effect**2 + self._left) / 2
             self._scale = np.where(self._words.is_common, np.minimum(self._scale, self._typical**2), self._scale)
             self._scale = np.maximum(self._scale, self._least)
         self._solve()
@@ -137,6 +143,14 @@ class Effects:
         return _LEVEL + matrix**2 @ self._scale + _TOGETHER**2 / 2 * together
 
     @property
+    def _usual(self) -> np.ndarray:
+        """Of each word, the variance of what such words do."""
+        found = np.full(len(self._words), self._typical**2 / 2)
+        for name, column in self._words.slopes.items():
+            found[column] /= self._octaves.get(name, 1.0) ** 2
+        return found
+
+    @property
     def _reach(self) -> np.ndarray:
         """How much pairs with each value may do: what the value does, as far as it is known."""
         setting, share = self._words.setting, self._words.share
@@ -158,8 +172,8 @@ class Effects:
         """Rows of the candidates; words that no figure has keep what was taken for granted."""
         matrix = self._words.matrix(candidates)
         if new := len(self._words) - len(self._scale):
-            typical = np.full(new, self._typical**2 / 2)
-            self._scale, self._left = np.append(self._scale, typical), np.append(self._left, typical)
+            usual = self._usual[-new:]
+            self._scale, self._left = np.append(self._scale, usual), np.append(self._left, usual)
             self._effect = np.append(self._effect, np.zeros(new))
             self._seen = np.pad(self._seen, ((0, 0), (0, new)))
         return matrix

@@ -27,7 +27,7 @@ _DROPPED = 3.0  # times the noise of a launch that was measured in full: one tha
 class Gains:
     """The model after the trials so far. `known`: figures of elsewhere, as logarithms of ratios to the default there.
 
-    `own`: vLLM's own amounts of ordered settings.
+    `own`, `octaves`: vLLM's own amounts of ordered settings, and how far from them the space goes.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Gains:
         objective: Objective,
         known: Sequence[Point] = (),
         own: Mapping[str, float] | None = None,
+        octaves: Mapping[str, float] | None = None,
     ):
         self.floor = launch_noise(trials, objective)  # what nobody could tell from noise is no gain
         told = [
@@ -45,13 +46,13 @@ class Gains:
         self._worked = _counts(works)
         self._failed = _counts([trial for trial in told if trial not in works])
         self._tried = {value for trial in told for value in values_of(trial.candidate)}
-        self._foretold = {value for point in known for value in values_of(point.candidate)}
+        self._foretold = {value for point in known if not point.hint for value in values_of(point.candidate)}
         self._models: list[tuple[Effects, Candidate]] = []
         self._tried_in_full = _in_full(works)
         for number, one in enumerate(objective.each):
             points = _points(told, one, self.floor)
             if points:
-                model = Effects([*points, *(known if number == 0 else ())], own=own)
+                model = Effects([*points, *(known if number == 0 else ())], own=own, octaves=octaves)
                 self._models.append((model, _best(model, self._tried_in_full)))
 
     def of(self, candidates: Sequence[Candidate]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,16 @@ def own_amounts(resolved: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name in ORDERED if isinstance(value := resolved.get(name), int) and value > 0}
 
 
+def largest_octaves(resolved: Iterable[Mapping[str, Any]], own: Mapping[str, float]) -> dict[str, float]:
+    """Of each ordered setting, how far from vLLM's own amount the candidates go at most, in octaves; 1 at least."""
+    found = dict.fromkeys(own, 1.0)
+    for settings in resolved:
+        for name, amount in own_amounts(settings).items():
+            if name in own:
+                found[name] = max(found[name], abs(math.log2(amount / own[name])))
+    return found
+
+
 class Vocabulary:
     """Grows by the candidates that it is shown; columns keep their place. `own`: vLLM's amounts, by setting."""
 
@@ -46,6 +56,11 @@ class Vocabulary:
         self.share = np.zeros(0)  # of each column, how much of that it has: 1, or octaves from vLLM's own amount
         self.is_value = np.zeros(0)  # 1 where a column is a value, 0 where it is shared
         self.is_common = np.zeros(0, dtype=bool)  # whether it is what the values of a setting share, and no slope
+
+    @property
+    def slopes(self) -> dict[str, int]:
+        """The column of each ordered setting's slope."""
+        return {name: self._column[name, ""] for name in self._own if (name, "") in self._column}
 
     def __len__(self) -> int:
         return len(self._column)

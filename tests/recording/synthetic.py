@@ -33,6 +33,7 @@ SETTINGS = (
     SettingChoices("--graphs", (None, "G1", "G2", "G3"), {"enforce_eager": (None,)}),
     SettingChoices("--sizes", (None, "S1", "S2", "S3"), {"enforce_eager": (None,), "--graphs": (None, "G1", "G2")}),
 )
+BACKEND_LAST = tuple(sorted(SETTINGS, key=lambda choice: choice.name == "--backend"))
 # What each value multiplies the throughput by, and two that only work well together.
 FACTORS = {
     ("enforce_eager", True): 0.5, ("--backend", "B1"): 0.97, ("--backend", "B2"): 0.94, ("--backend", "B3"): 0.4,
@@ -66,8 +67,8 @@ def cost_s(candidate: Candidate) -> float:
     return 40.0 if candidate.settings.get("enforce_eager") else 90.0
 
 
-def candidates() -> list[Candidate]:
-    return [item for item in combinations(SETTINGS) if not item.is_baseline]
+def candidates(settings: tuple[SettingChoices, ...] = SETTINGS) -> list[Candidate]:
+    return [item for item in combinations(settings) if not item.is_baseline]
 
 
 def launch(number: int, candidate: Candidate, seeds: list[float], rng: random.Random) -> Trial:
@@ -101,12 +102,18 @@ def sample(seed: int, tok_s: float) -> Sample:
     )  # fmt: skip
 
 
-def write_grid(path: Path, launches: int = 1, seed: int = 0, name: str = "synthetic") -> Path:
+def write_grid(
+    path: Path,
+    launches: int = 1,
+    seed: int = 0,
+    name: str = "synthetic",
+    settings: tuple[SettingChoices, ...] = SETTINGS,
+) -> Path:
     rng = random.Random(seed)
-    order = spread(candidates(), SETTINGS)
+    order = spread(candidates(settings), settings)
     effects = [rng.gauss(0, SEED) for _ in range(2)]
     head = Head(
-        name, "2026-01-01T00:00:00+00:00", {"model": "synthetic"}, FACTS, WORKLOAD, (), {}, True, 2, SETTINGS, tuple(order),
+        name, "2026-01-01T00:00:00+00:00", {"model": "synthetic"}, FACTS, WORKLOAD, (), {}, True, 2, settings, tuple(order),
         tuple({"fingerprint": item.key} for item in order),
     )  # fmt: skip
     jobs = [item for _ in range(launches) for item in order]

@@ -61,13 +61,16 @@ def test_one_factor_at_a_time_climbs_and_ends(case):
     assert changed[0] == 0 and changed[1] == 1
 
 
-def test_ours_needs_less_than_a_drawn_order(case):
+def test_ours_needs_less_than_a_drawn_order(case, tmp_path):
+    """Wherever the file has the settings that matter: how soon each is tried is its order, and that is luck."""
+    other = load(synthetic.write_grid(tmp_path / "other.jsonl", launches=3, settings=synthetic.BACKEND_LAST))
     minutes = {
-        name: statistics.median(
-            reached(played(case, name, seed).steps, 0.98).spent_s / 60 for seed in range(6)
+        name: statistics.fmean(
+            statistics.median(reached(played(one, name, seed).steps, 0.98).spent_s / 60 for seed in range(12))
+            for one in (case, other)
         )
         for name in ("ours", "random")
-    }  # fmt: skip
+    }
     assert minutes["ours"] < 0.7 * minutes["random"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.records import Candidate
 from advisor.search.effects import LEAN, Effects, Point
-from advisor.search.words import Vocabulary, own_amounts, values_of, words
+from advisor.search.words import Vocabulary, largest_octaves, own_amounts, values_of, words
 
 BASE = Candidate()
 
@@ -75,6 +75,19 @@ def test_where_less_of_an_amount_loses_more_of_it_is_expected_to_gain_and_the_ot
     assert more.means([Candidate(tokens(2048))])[0] > 0.01
     flat = Effects([point(0.0), point(0.0, **tokens(2048))], own=OWN)
     assert abs(flat.means(asked)[0]) < 0.03
+
+
+def test_the_farthest_amounts_do_as_much_as_values_of_other_settings():
+    asked = [Candidate(tokens(128)), Candidate(tokens(4096)), A1]
+    spreads = {
+        name: Effects([point(0.0)], own=OWN, octaves=octaves).against(asked, Candidate())[1]
+        for name, octaves in (("told", {"max_num_batched_tokens": 6.0}), ("not told", None))
+    }
+    far, near, other = spreads["told"]
+    assert near < far == pytest.approx(other, rel=0.01) and spreads["not told"][0] > 3 * other
+    told = {"a": {"max_num_batched_tokens": 128}, "b": {"max_num_batched_tokens": 16384}, "c": {}}
+    assert largest_octaves(told.values(), OWN) == {"max_num_batched_tokens": 6.0}
+    assert largest_octaves([], OWN) == {"max_num_batched_tokens": 1.0} and largest_octaves(told.values(), {}) == {}
 
 
 def test_names_truth_values_and_limits_that_do_not_bind_are_no_amounts():

@@ -4,11 +4,13 @@ import math
 
 import pytest
 
-from advisor.records import BackendFacts, Candidate, EngineFacts, Workload
+from advisor.records import BackendFacts, Candidate, EngineFacts, Objective, Workload
+from advisor.search.expected_gain import Gains
 from advisor.search.labels import candidate_of
 from advisor.search.nearness import NEAR, Situation, nearness, size_of
 from advisor.search.priors import MEASURED, known_before
 from advisor.space.choices import Limits, SettingChoices
+from tests.study_help import trial
 
 ENGINE = EngineFacts("py", "3.12", "0.26.0", "2.11.0", "cuda", backends=(BackendFacts("FLASH_ATTN"),))
 CPU = EngineFacts("py", "3.12", "0.32.0", "2.13.0", "cpu")
@@ -38,11 +40,30 @@ def test_what_lost_much_is_known_to_lose():
     assert not told and Candidate({SIZES: (8, 512, 1024)}).key not in points
 
 
+def test_what_lost_little_only_says_what_is_tried_later():
+    points, _ = known()
+    small, large = points[Candidate({"attention_backend": "TRITON_ATTN"}).key], points[Candidate({"enforce_eager": True}).key]
+    assert small.hint and -0.1 < small.value < -small.sd / 2 and not large.hint
+    gains = Gains([trial(0, {}, 1000.0, phase="baseline")], Objective(), [small, large])
+    assert gains.unseen(small.candidate) and not gains.unseen(large.candidate)
+    unknown = Candidate({"cudagraph_mode": "FULL"})
+    later, sooner = gains.of([small.candidate, unknown])
+    assert later < 0.8 * sooner
+
+
+def test_without_asynchronous_scheduling_something_is_expected_to_be_lost_on_a_gpu():
+    settings = (*SETTINGS, SettingChoices("async_scheduling", (None, False)))
+    key = Candidate({"async_scheduling": False}).key
+    point = known(settings=settings)[0][key]
+    assert point.hint and point.value == -point.sd < 0
+    assert key not in known()[0] and key not in known(settings=settings, engine=CPU)[0]
+
+
 def test_the_table_is_that_of_the_evidence():
     from pathlib import Path
 
     table = (Path(__file__).parents[2] / "docs/evidence/README.md").read_text()
-    for entry, figure in zip(MEASURED, ("1,672", "2,115", "926"), strict=True):
+    for entry, figure in zip(MEASURED, ("1,672", "2,115", "3,062", "926", "3,021", "3,122"), strict=True):
         row = next(line for line in table.splitlines() if line.startswith(f"| {Candidate(entry.settings).label} |"))
         assert figure in row and entry.ratio == pytest.approx(float(figure.replace(",", "")) / 3231)
         assert entry.source

@@ -116,8 +116,17 @@ def test_a_launch_that_does_not_fit_gives_way_to_one_that_does():
     designed = first_candidates(space())
     fits = outlook.best(untried, designed, 85.0)  # 58 of base, 22 of load: no compiler, few graphs
     assert fits is not None and (fits.settings.get("enforce_eager") or fits.settings["compilation_mode"] == "NONE")
-    assert "enforce_eager" not in outlook.best(untried, designed, 200.0).settings
+    dear = [item for item in untried if outlook.least_s([item]) > 85.0]
+    assert outlook.best(dear, designed, 85.0) is None and outlook.best(dear, designed, 200.0) in dear
     assert outlook.best(untried, designed, 10.0) is None
+
+
+def test_what_is_as_promising_comes_in_the_order_of_the_design():
+    server = Server(FLAT)
+    outlook = Outlook(server.done, THROUGHPUT, {})
+    alike = [Candidate({"attention_backend": "FLASHINFER"}), Candidate({"cudagraph_mode": "FULL_DECODE_ONLY"})]
+    for order in (alike, alike[::-1]):
+        assert outlook.best(alike, order, 1e9) == outlook.best(alike[::-1], order, 1e9) == order[0]
 
 
 def test_a_search_that_ended_for_lack_of_gain_does_not_go_on_when_asked_again():
