@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import chi2
+
 from advisor.errors import InputError
 from advisor.journal import read_events
 from advisor.recording.grid import Head, read_grid
@@ -40,6 +42,7 @@ RECORDED = Path(__file__).parent / "recorded"
 EVIDENCE = Path(__file__).parents[1] / "docs" / "evidence"
 LONG_ENOUGH_S = 5.0  # a noise file of shorter samples tells of them, not of launches
 OWN_LAUNCHES = 3  # of one configuration: then a grid knows its own noise
+UNLIKELY = 0.01  # the chance of a grid's repeats by the noise file, below which the file tells nothing about this grid
 
 
 @dataclass(frozen=True)
@@ -167,32 +170,45 @@ def _facts(identity: dict[str, Any]) -> Facts:
 
 
 def _noise(head: Head, trials: Sequence[Trial], objective: Objective) -> tuple[Noise, str]:
-    """The grid's own where a configuration was launched often enough, else that of a noise file of this GPU; and which it is."""
+    """The grid's own where a configuration was launched often enough, else that of a noise file of this GPU; and which it is.
+
+    A file of another model or load is left aside where the grid's few repeats are farther apart than it explains.
+    """
     within = _within(trials, objective)
-    own = _own_deviations(trials, objective)
-    if own:
-        return Noise(own, within), "repeated launches in the grid"
+    rows = _repeats(trials, objective)
+    if max(map(len, rows), default=0) >= OWN_LAUNCHES:
+        return Noise(_own_deviations(rows), within), "repeated launches in the grid"
     for path in _noise_files(head):
         found = read_noise(path)
+        if not _explains(found.launches, rows):
+            why = f"few repeated launches in the grid, more apart than {path.name} explains"
+            return Noise(_own_deviations(rows), within), why
         return Noise(found.launches, within or found.rest), path.name
     return Noise((), within), "none is known: launches answer as recorded"
 
 
-def _own_deviations(trials: Sequence[Trial], objective: Objective) -> tuple[float, ...]:
+def _repeats(trials: Sequence[Trial], objective: Objective) -> list[list[float]]:
+    """Logarithms of the scores of each configuration that was launched more than once."""
     rows: dict[str, list[float]] = {}
     for trial in trials:
         if (value := score(trial, objective)) is not None:
             rows.setdefault(trial.candidate.key, []).append(math.log(value))
-    often = max(rows.values(), key=len, default=[])
-    if len(often) < OWN_LAUNCHES:
-        return ()
-    spread = [
-        (value - statistics.fmean(row)) * math.sqrt(len(row) / (len(row) - 1))
-        for row in rows.values()
-        if len(row) > 1
-        for value in row
-    ]
-    return tuple(spread)
+    return [row for row in rows.values() if len(row) > 1]
+
+
+def _own_deviations(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(
+        (value - statistics.fmean(row)) * math.sqrt(len(row) / (len(row) - 1)) for row in rows for value in row
+    )
+
+
+def _explains(launches: Sequence[float], rows: Sequence[Sequence[float]]) -> bool:
+    """Whether repeats may differ as they do by a file's deviations between launches: chi-squared over all of them."""
+    free = sum(len(row) - 1 for row in rows)
+    if not launches or not free:
+        return True
+    squares = sum((value - statistics.fmean(row)) ** 2 for row in rows for value in row)
+    return float(chi2.sf(squares / statistics.pvariance(launches), free)) >= UNLIKELY
 
 
 def _within(trials: Sequence[Trial], objective: Objective) -> float:
