@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "advisor" / "target"))
@@ -63,13 +64,51 @@ ARCHITECTURES = {
         },
     },
 }  # fmt: skip
+# Latin, Greek and Cyrillic letters, CJK ideographs, the private-use planes: no white space, nothing that ends a line.
+FILLERS = ((0x00A1, 0x024F), (0x0370, 0x04FF), (0x4E00, 0x9FFF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
+BLANKS = {0x100 + byte: byte for byte in range(0x21)}  # GPT-2's characters for the bytes up to the blank
+WORD = r" ?\S+|\s"  # learned tokens have a blank only in front
+
+
+def fillers() -> Iterator[str]:
+    """152,891 single characters that no learned token contains: those of scripts in use first, then private ones."""
+    for first, last in FILLERS:
+        yield from map(chr, range(first, last + 1))
+
+
+def plain(token: str) -> str | None:
+    """The text of a byte-level token. None for control characters, and for bytes that are no text of their own."""
+    text = token.translate(BLANKS)
+    return text if all(" " <= character <= "~" or character in "\t\n\r" for character in text) else None
 
 
 def tokenizer_json(learned: str, vocab_size: int) -> str:
-    """The small learned tokenizer with filler entries up to `vocab_size`: random token ids must all exist."""
+    """The small learned tokenizer with `vocab_size` entries, whose random ids survive being decoded and encoded.
+
+    `learned`: byte-level, as demo_model makes it. vLLM's random data set decodes runs of consecutive ids, encodes the
+    text again and cuts it to the length asked for. Entries that come back as several tokens leave less and less of what
+    tells prompts apart, and then the prefix cache answers them. So the entries that were not learned are single
+    characters, which no merge touches, and they lie between the learned ones, of which two in a row could merge. In a run
+    none do. In the random prefix two may; vLLM then draws a token more.
+
+    Entries are text, not bytes: half of a character decodes to nothing that leads back to it. A character without an
+    entry is encoded as `<unk>`. Raises ValueError where `vocab_size` leaves no room between the learned entries.
+    """
     tokenizer = json.loads(learned)
-    vocabulary = tokenizer["model"]["vocab"]
-    vocabulary.update({f"<filler{index}>": index for index in range(len(vocabulary), vocab_size)})
+    places = {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
+    texts = [plain(token) for token in tokenizer["model"]["vocab"] if token not in places.values()]
+    texts = [text for text in texts if text is not None]
+    first, step = len(places), (vocab_size - len(places)) // len(texts)
+    if step < 2:
+        raise ValueError(f"{vocab_size} entries are too few: {len(texts)} learned ones need others between them")
+    places |= {first + index * step: text for index, text in enumerate(texts)}
+    others = fillers()
+    vocabulary = {places[index] if index in places else next(others): index for index in range(vocab_size)}
+    pairs = ([plain(part) for part in pair] for pair in tokenizer["model"]["merges"])
+    merges = [pair for pair in pairs if None not in pair]
+    tokenizer["model"] |= {"vocab": vocabulary, "merges": merges, "unk_token": "<unk>"}
+    tokenizer["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": WORD}, "behavior": "Isolated", "invert": False}
+    tokenizer["decoder"] = {"type": "Fuse"}
     return json.dumps(tokenizer)
 
 
