@@ -94,6 +94,8 @@ def _graphs(document: Mapping[str, Any], steps: Steps) -> str:
     if plain is None or not {"full", "both"} & set(found):
         return told_missing(document["modes"], ("none", "full", "both"), 1)
     told = [f"{names[name]} {ms(value)} ({change(value / plain['step_ms'])})" for name, value in found.items()]
+    absent = {name: why_missing(document["modes"], name, 1) for name in names if name not in found}
+    told += [f"'{TITLES[name]}' {why}" for name, why in absent.items() if why and "steady" in why]
     gpu = plain.get("gpu_ms")
     works = f"; of the step without, the GPU works for {ms(gpu)}" if gpu is not None else ""
     return f"batch 1: without {ms(plain['step_ms'])}, {', '.join(told)}{works}"

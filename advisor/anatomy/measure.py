@@ -62,7 +62,7 @@ def log_of(name: str, logs: Path) -> Path:
 def measure(turn: Turn, measuring: Measuring, machine: dict[str, Any], ahead: Ahead) -> Iterator[dict[str, Any]]:
     """Yields the mode's part of the document after every answer; the last one is whole.
 
-    `machine`: bandwidth and cost of a launch, measured by the first mode that comes so far.
+    `machine`: bandwidth and cost of a launch, of the first mode that comes so far; `launch` of the mode is its own.
     """
     mode, log = turn.mode, log_of(turn.mode.name, measuring.logs)
     state = {
@@ -104,9 +104,11 @@ def _asked(
         results.prefilled[tokens] = engine.request({"do": "prefill", "tokens": tokens, "repeats": _PREFILLS}, _ANSWER_S)
         results.write()
         yield
-    for what, name in (("copy", "bandwidth"), ("launch", "launch")):
-        if name not in machine and (answer := engine.request({"do": what}, _ANSWER_S)).pop("ok"):
-            machine[name] = answer
+    if "bandwidth" not in machine and (copied := engine.request({"do": "copy"}, _ANSWER_S)).pop("ok"):
+        machine["bandwidth"] = copied
+    if (launched := engine.request({"do": "launch"}, _ANSWER_S)).pop("ok"):  # of each: was the host equally fast?
+        state["launch"] = launched
+        machine.setdefault("launch", launched)
     results.bandwidth = machine.get("bandwidth")
     results.write()
     yield

@@ -9,6 +9,8 @@ from advisor.stepping.figures import ms
 
 READING, OTHER, HOST, GAPS = "reading weights and KV cache", "other GPU work", "the host", "gaps between kernels"
 _WHOLE = "the work of the GPU"
+ALIKE = 0.9  # of the largest part: a second one that is larger takes about the same
+SAME = 1.05  # of the step: host work of other steps that is hardly more than that
 PACED = 0.9  # of a step: where the host's own work takes so much of it, GPU work that is shorter is hidden behind it
 
 
@@ -40,14 +42,25 @@ def decides(row: Mapping[str, Any]) -> str | None:
     if not split:
         return None
     if is_paced(row):
-        reading = f", of which {READING} {ms(split[READING])}" if READING in split else ""
-        return (
-            f"the host sets the pace, whose work for a step takes {ms(row['host_work_ms'])} of {ms(row['step_ms'])}; behind that "
-            f"the GPU works for {ms(row['gpu_ms'])}{reading}"
-        )
-    most = max(split, key=lambda part: split[part])
-    dominate = "dominate" if most == GAPS else "dominates"
-    return f"{most} {dominate} ({', '.join(f'{part} {ms(value)}' for part, value in split.items())})"
+        return _paced(row, split)
+    first, second = sorted(split, key=lambda part: split[part], reverse=True)[:2]
+    told = f"({', '.join(f'{part} {ms(value)}' for part, value in split.items())})"
+    if split[second] >= ALIKE * split[first]:
+        return f"{first} and {second} take about the same {told}"
+    return f"{first} {'dominate' if first == GAPS else 'dominates'} {told}"
+
+
+def _paced(row: Mapping[str, Any], split: Mapping[str, float]) -> str:
+    """Work that is timed in other steps, with the GPU drained after each, can take longer than a step in a row: that is said."""
+    work, step = row["host_work_ms"], row["step_ms"]
+    if work < step:
+        pace = f"its work takes {ms(work)} of the step's {ms(step)}"
+    elif work <= SAME * step:
+        pace = f"its work takes as long as the step, {ms(step)}"
+    else:
+        pace = f"its work, timed by itself with the GPU drained after each step, takes {ms(work)}, more than the step's {ms(step)}"
+    reading = f", {ms(split[READING])} of it {READING}" if READING in split else ""
+    return f"the host sets the pace: {pace}; the GPU works for {ms(row['gpu_ms'])} meanwhile{reading}"
 
 
 def share_of_most(row: Mapping[str, Any]) -> str | None:

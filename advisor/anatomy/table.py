@@ -42,7 +42,7 @@ def _steps(modes: Mapping[str, Mapping[str, Any]]) -> Table:
     for batch in sorted({batch for found in rows.values() for batch in found}):
         cells = [found.get(batch, {}) for found in rows.values()]
         floor = next((cell["floor_ms"] for cell in cells if cell.get("floor_ms") is not None), None)
-        made.add_row(str(batch), *(bare_ms(cell.get("step_ms")) for cell in cells), bare_ms(floor))
+        made.add_row(str(batch), *(starred(cell) for cell in cells), bare_ms(floor))
     return made
 
 
@@ -71,7 +71,7 @@ def _parts(modes: Mapping[str, Mapping[str, Any]]) -> Table:
             made.add_row(title, str(row["batch"]), f"not measured: {row['reason']}")
         else:
             made.add_row(
-                title, *(_quartiles(row) if name == "step_low_ms" else _cell(name, row.get(name)) for name in names)
+                title, *(_SPECIAL[name](row) if name in _SPECIAL else _cell(name, row.get(name)) for name in names)
             )
     return made
 
@@ -84,7 +84,7 @@ def _prefill(modes: Mapping[str, Mapping[str, Any]]) -> Table:
                 made.add_row(mode["title"], str(row["tokens"]), "", f"not measured: {row['reason']}")
                 continue
             speed = f"{row['tokens'] / row['step_ms'] * 1000:,.0f}"
-            cells = [bare_ms(row["step_ms"]), _quartiles(row), bare_ms(row.get("gpu_ms")), speed]
+            cells = [starred(row), _quartiles(row), bare_ms(row.get("gpu_ms")), speed]
             made.add_row(mode["title"], str(row["tokens"]), str(row["chunks"]), *cells)
     return made
 
@@ -114,6 +114,11 @@ def _claims(claims: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(f"claim: {item['claim']}\n  here: {item['measured']}" for item in claims)
 
 
+def starred(row: Mapping[str, Any]) -> str:
+    """The step, with a star where it was not steady."""
+    return "" if row.get("step_ms") is None else f"{bare_ms(row['step_ms'])}{'' if row['steady'] else '*'}"
+
+
 def _quartiles(row: Mapping[str, Any]) -> str:
     return f"{bare_ms(row['step_low_ms'])}-{bare_ms(row['step_high_ms'])}"
 
@@ -122,3 +127,6 @@ def _cell(name: str, value: float | None) -> str:
     if value is None:
         return ""
     return bare_ms(value) if name.endswith("_ms") else f"{value:,.0f}"
+
+
+_SPECIAL = {"step_ms": starred, "step_low_ms": _quartiles}

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
+from advisor.anatomy.noise import noise, unsteady
 from advisor.anatomy.parts import decides
+from advisor.anatomy.starts import starts
 from advisor.stepping.figures import ms
 
 PAYS = 0.05  # of a step without graphs: where the host takes less of it, graphs have nothing to give
@@ -24,11 +26,12 @@ def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         *no_graphs(modes),
         *unsteady(modes),
+        *noise(modes),
         *no_floor,
         *whole(steps),
         *dominant(steps),
         *piecewise(steps),
-        *paying(steps),
+        *paying(steps, batches(modes)),
         *beyond_graphs(modes),
         *above_floor(steps),
         *starts(modes),
@@ -49,20 +52,6 @@ def no_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not asked or not all((mode.get("resolved") or {}).get("cudagraph_mode") in (None, "NONE") for mode in asked):
         return []
     return ["no CUDA graphs here: this vLLM resolves every graph mode to none, so only compilation can be compared"]
-
-
-def unsteady(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Batch sizes whose steps differ among themselves by more than the modes may."""
-    said = []
-    for name, mode in modes.items():
-        rows = [row for row in mode.get("decode", ()) if row["step_ms"] is not None and not row["steady"]]
-        if rows:
-            told = ", ".join(f"{row['batch']} ({ms(row['step_low_ms'])} to {ms(row['step_high_ms'])})" for row in rows)
-            said.append(
-                f"{TITLES[name]}: steps were not steady at batch {told}, between the quartiles: did something else use this "
-                "machine? Nothing below is said of these"
-            )
-    return said
 
 
 def broken_floor(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -88,9 +77,22 @@ def whole(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
             best = min(others, key=lambda name: others[name])
             said.append(
                 f"batch {batch}: a step takes {ms(plain)} without any optimisation, {ms(others[best])} with "
-                f"'{TITLES[best]}' ({change(others[best] / plain)})"
+                f"'{TITLES[best]}' ({change(others[best] / plain)}){_level(steps, batch, best)}"
             )
     return said
+
+
+def _level(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int, best: str) -> str:
+    """`, not told apart from ...`: other modes whose quartiles reach down to the best one's."""
+    most = steps[best][batch]["step_high_ms"]
+    level = [
+        f"'{TITLES[name]}'"
+        for name, rows in steps.items()
+        if name != best and batch in rows and rows[batch]["step_low_ms"] <= most
+    ]
+    return (
+        f", not told apart from {' and '.join([*filter(None, [', '.join(level[:-1])]), *level[-1:]])}" if level else ""
+    )
 
 
 def dominant(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
@@ -124,8 +126,8 @@ def piecewise(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]
     return [f"piecewise graphs give this share of what full graphs gain over compilation alone: {told}"]
 
 
-def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
-    """From which batch size on the host takes less than PAYS of a step without graphs."""
+def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], measured: Sequence[int] = ()) -> list[str]:
+    """From which batch size on the host takes less than PAYS of a step without graphs. `measured`: batch sizes, unsteady too."""
     name = next((name for name in ("compile", "none") if host_shares(steps.get(name, {}))), None)
     if name is None:
         return []
@@ -137,7 +139,9 @@ def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
         f"{_gain(steps, name, batch)}"
     )
     if end is None:
-        return [f"graphs still pay at batch {batch}: {idle}"]
+        larger = ", ".join(str(one) for one in sorted(measured) if one > batch)
+        rest = f"; of batch {larger} nothing is said, '{TITLES[name]}' was not steady there" if larger else ""
+        return [f"graphs still pay at batch {batch}: {idle}{rest}"]
     if end == min(shares):
         return [f"graphs do not pay at any batch size from {end} on: {idle}, less than {PAYS:.0%}"]
     return [f"graphs stop paying at batch {end}: {idle}, less than {PAYS:.0%}"]
@@ -178,23 +182,6 @@ def above_floor(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[st
     return said
 
 
-def starts(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What each mode's start costs beside the plainest one's."""
-    plain = (modes.get("none", {}).get("start") or {}).get("start_s")
-    said = []
-    for name, mode in modes.items():
-        start = mode.get("start") or {}
-        if name == "none" or not plain or not start.get("start_s"):
-            continue
-        memory = start.get("graph_memory_gib")
-        graphs = f", graphs take {memory:.2f} GiB" if memory is not None else ""
-        cache = f" ({start['cache']} compile cache)" if start.get("cache") else ""
-        said.append(
-            f"{TITLES[name]}: starts in {start['start_s']:.0f} s{cache} where no optimisation takes {plain:.0f} s{graphs}"
-        )
-    return said
-
-
 # ---------------------------------------------------------------- figures
 
 
@@ -211,6 +198,11 @@ def with_floor_that_holds(modes: Mapping[str, Mapping[str, Any]]) -> Mapping[str
 def _below_floor(modes: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     rows = (row for mode in modes.values() for row in mode.get("decode", ()) if row["step_ms"] and row.get("floor_ms"))
     return [row for row in rows if row["floor_ms"] > SLACK * row["step_ms"]]
+
+
+def batches(modes: Mapping[str, Mapping[str, Any]]) -> set[int]:
+    """Batch sizes that some mode has a time of."""
+    return {row["batch"] for mode in modes.values() for row in mode.get("decode", ()) if row["step_ms"] is not None}
 
 
 def best_mode(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int) -> str | None:

@@ -342,12 +342,12 @@ def test_an_svg_of_real_figures_is_small_and_its_numbers_are_text_that_nothing_r
 
 def test_an_svg_is_made_smaller_in_its_tags_alone():
     before = (
-        "<g>\n  <path d=\"M 1.234567 -0.0001 \nL 2 3.98765\n\"/>\n"
-        "  <text style=\"font-family: 'DejaVu Sans'\" x=\"0.125001\">0.2971 ms</text>\n</g>"
+        '<g>\n  <path d="M 1.234567 -0.0001 \nL 2 3.98765\n"/>\n'
+        '  <text style="font-family: \'DejaVu Sans\'" x="0.125001">0.2971 ms</text>\n</g>'
     )
     assert plot_files.small_svg(before) == (
-        "<g>\n<path d=\"M 1.23 0 L 2 3.99 \"/>\n"
-        "<text style=\"font-family: 'DejaVu Sans', Verdana, sans-serif\" x=\"0.13\">0.2971 ms</text>\n</g>"
+        '<g>\n<path d="M 1.23 0 L 2 3.99 "/>\n'
+        '<text style="font-family: \'DejaVu Sans\', Verdana, sans-serif" x="0.13">0.2971 ms</text>\n</g>'
     )
 
 

@@ -348,6 +348,15 @@ def test_the_machine_is_measured_once(tmp_path):
     assert sum(what == "copy" for _, what, _ in Engine.asked) == 1
 
 
+def test_what_a_launch_costs_is_measured_in_each_process_to_see_whether_the_host_was_equally_fast(tmp_path, monkeypatch):
+    costs = iter((2.0, 2.1, 3.3, 2.2, 2.3))
+    monkeypatch.setattr(Engine, "launch", lambda *_: {"ok": True, "bare_us": next(costs), "op_us": 5.0})
+    document, _ = go(tmp_path)
+    assert [mode["launch"]["bare_us"] for mode in document["modes"].values()] == [2.0, 2.1, 3.3, 2.2, 2.3]
+    assert document["launch"]["bare_us"] == 2.0
+    assert [line for line in document["words"] if line.startswith("full graphs only: the host was slow in this process")]
+
+
 def test_why_a_figure_is_missing_stands_below_the_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "trace", lambda *_: {"ok": False, "error": "CUPTI_ERROR_NOT_INITIALIZED"})
     document, _ = go(tmp_path, modes=parse_modes("none"))

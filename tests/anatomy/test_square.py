@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from advisor.anatomy.document import with_words
 from advisor.anatomy.square import chosen, square
 from advisor.anatomy.table import told
 from tests.anatomy_help import decode, document, mode, skipped
@@ -81,3 +84,13 @@ def test_no_heading_and_no_name_is_cut():
     assert "…" not in text
     for heading in ("imports", "compile", "capture", "kernels", "graphs GiB", "full graphs only"):
         assert heading in text
+
+
+def test_all_tables_mark_steps_that_were_not_steady():
+    found = document()
+    found["modes"]["compile"]["decode"][0] |= {"step_ms": 20.04, "steady": False}
+    found["modes"]["none"]["prefill"][0] |= {"step_ms": 15.56, "steady": False}
+    shown = told(with_words(found))
+    assert len(re.findall(r"\b20\*", shown)) == 3  # of all modes, two by two, and what it is made of
+    assert len(re.findall(r"\b15\.6\*", shown)) == 1
+    assert "not steady (* above), between the quartiles: a prompt of 128 tokens (" in shown

@@ -95,13 +95,32 @@ def test_a_step_as_long_as_the_hosts_work_is_paced_by_it():
     """As measured on an H200: full graphs of a 0.6B, 2.51 ms a step, 1.65 of the GPU, 2.50 of the host. No kernel is to blame."""
     found = row(1, 2.51, 1.65) | {"host_work_ms": 2.50, "floor_ms": 0.297}
     assert words.dominant({"full": {1: found}}) == [
-        "full graphs only, batch 1: the host sets the pace, whose work for a step takes 2.5 ms of 2.51 ms; behind that the GPU "
-        "works for 1.65 ms, of which reading weights and KV cache 0.297 ms"
+        "full graphs only, batch 1: the host sets the pace: its work takes 2.5 ms of the step's 2.51 ms; the GPU works for 1.65 ms "
+        "meanwhile, 0.297 ms of it reading weights and KV cache"
     ]
     assert not parts.is_paced(found | {"host_work_ms": 2.2})  # something else takes time, too
     assert not parts.is_paced(found | {"host_work_ms": None})  # without pipelining
     assert not parts.is_paced(row(1, 2.9, 2.85) | {"host_work_ms": 2.8})
     assert "the host 0.86 ms" in parts.decides(found | {"host_work_ms": 2.2})
+
+
+def test_host_work_longer_than_the_step_is_told_with_the_reason():
+    """As measured on an H200: steps one by one, with the GPU drained after each, need more of the host than steps in a row."""
+    found = row(512, 18.451, 11.2641) | {"host_work_ms": 21.0478, "floor_ms": 7.6582}
+    assert parts.decides(found) == (
+        "the host sets the pace: its work, timed by itself with the GPU drained after each step, takes 21 ms, more than the step's "
+        "18.5 ms; the GPU works for 11.3 ms meanwhile, 7.66 ms of it reading weights and KV cache"
+    )
+    assert parts.decides(found | {"host_work_ms": 18.9}).startswith(
+        "the host sets the pace: its work takes as long as the step, 18.5 ms; the GPU works"
+    )
+
+
+def test_two_parts_of_one_size_share_the_step():
+    """As measured on an H200: an 8B at batch 512."""
+    found = row(512, 24.9, 23.57) | {"host_work_ms": 10.1, "floor_ms": 12.0}
+    assert parts.decides(found).startswith("reading weights and KV cache and other GPU work take about the same (")
+    assert parts.decides(found | {"floor_ms": 12.5}).startswith("reading weights and KV cache dominates (")
 
 
 def test_what_the_gpu_idles_behind_hidden_host_work_lies_between_kernels():
@@ -117,7 +136,22 @@ def test_what_the_gpu_idles_behind_hidden_host_work_lies_between_kernels():
 def test_the_whole_gain():
     small, large = words.whole(steps_of(modes()))
     assert small == "batch 1: a step takes 10 ms without any optimisation, 2 ms with 'compile, full graphs' (-80%)"
-    assert large.endswith("(-2%)")
+    assert large.endswith(
+        "20 ms with 'compile, full graphs' (-2%), not told apart from 'compile only', 'full graphs only' "
+        "and 'compile, piecewise graphs'"
+    )
+
+
+def test_modes_whose_quartiles_meet_are_not_told_apart():
+    """As measured on an H200: full graphs of a 0.6B at batch 512, with and without compilation."""
+    found = {name: {512: row(512, step, 10.0)} for name, step in {"none": 18.45, "full": 11.97, "both": 11.72}.items()}
+    found["full"][512] |= {"step_low_ms": 11.4}
+    found["both"][512] |= {"step_high_ms": 12.1}
+    assert words.whole(found)[0].endswith(
+        "11.7 ms with 'compile, full graphs' (-36%), not told apart from 'full graphs only'"
+    )
+    found["full"][512] |= {"step_low_ms": 12.11}
+    assert words.whole(found)[0].endswith("(-36%)")
 
 
 def test_the_share_of_piecewise_graphs_is_of_the_gain_over_compilation_alone():
@@ -156,7 +190,7 @@ def test_nothing_is_said_of_steps_that_are_not_steady():
     found["none"]["decode"][0] = row(1, 18.0, 2.4, spread=15.0)
     said = words.sentences(found)
     assert said[0].startswith(
-        "no optimisation: steps were not steady at batch 1 (17.8 ms to 270 ms), between the quartiles"
+        "no optimisation: not steady (* above), between the quartiles: batch 1 (17.8 ms to 270 ms); did something else"
     )
     assert not [line for line in said[1:] if "batch 1: a step" in line or "no optimisation, batch 1:" in line]
     assert [item["measured"] for item in claims(document(found=found))][2].startswith("not measured")
@@ -197,12 +231,122 @@ def test_a_step_below_its_floor_takes_the_floor_out_of_all_sentences():
     assert found["both"]["decode"][0]["floor_ms"] == 4.0  # the figure itself stays
 
 
-def test_what_a_start_costs():
+def start(seconds, init, kernels=None, **more):
+    return {
+        "start_s": seconds,
+        "engine_init_s": init,
+        "kernels_s": kernels,
+        "cache": None,
+        "graph_memory_gib": None,
+        **more,
+    }
+
+
+def started(**starts):
+    return {name: {"title": name, "start": one, "decode": [], "prefill": []} for name, one in starts.items()}
+
+
+def test_what_a_start_costs_is_the_initialisation_without_kernels_that_are_built_once():
+    """As measured on an H200, a 0.6B: the first start on the machine took 7 s for kernels, imports differ by 2 s without cause."""
+    found = started(
+        none=start(29.65, 10.3, 7.0),
+        compile=start(43.78, 26.68, 5.0, cache="cold"),
+        full=start(20.51, 4.15, graph_memory_gib=0.28),
+        both=start(49.67, 32.71, 7.0, cache="cold", graph_memory_gib=0.5),
+    )
+    assert words.starts(found) == [
+        "no optimisation: 7 s of its start built kernels that the other starts found on the disk: they are left out of what "
+        "follows",
+        "compile only: starts in 44 s (cold compile cache), its engine's initialisation takes 23 s more than without optimisation",
+        "full graphs only: starts in 21 s, its engine's initialisation takes 1 s more than without optimisation; graphs take "
+        "0.28 GiB",
+        "compile, full graphs: starts in 50 s (cold compile cache), its engine's initialisation takes 29 s more than without "
+        "optimisation; graphs take 0.50 GiB",
+    ]
+
+
+def test_kernels_that_the_graphs_start_built_are_left_out_too():
+    """`--modes full` first, `none` later."""
+    found = started(none=start(22.0, 3.0), full=start(30.0, 11.0, 7.0))
+    assert words.starts(found) == [
+        "full graphs only: 7 s of its start built kernels that the other starts found on the disk: they are left out of what "
+        "follows",
+        "full graphs only: starts in 30 s, its engine's initialisation takes 1 s more than without optimisation",
+    ]
+    alone = started(
+        none=start(29.65, 10.3, 7.0), compile=start(43.78, 26.68, 5.0)
+    )  # nothing says that they were built once
+    assert words.starts(alone) == [
+        "compile only: starts in 44 s, its engine's initialisation takes 16 s more than without optimisation"
+    ]
+    near = started(none=start(20.18, 2.45, 1.0), full=start(21.92, 4.03))  # the log tells whole seconds
+    assert words.starts(near) == [
+        "full graphs only: starts in 22 s, its engine's initialisation takes 2 s more than without optimisation"
+    ]
+
+
+def test_a_start_whose_log_tells_no_initialisation_is_compared_whole():
     said = words.starts(modes())
+    assert said[0] == "compile only: starts in 120 s (cold compile cache), which is 30 s more than without optimisation"
     assert said[-1] == (
-        "compile, full graphs: starts in 90 s (cold compile cache) where no optimisation takes 90 s, graphs take 0.50 GiB"
+        "compile, full graphs: starts in 90 s (cold compile cache), which is no longer than without optimisation; graphs take "
+        "0.50 GiB"
     )
     assert len(said) == 4
+    assert words.starts({"both": modes()["both"]}) == []
+
+
+def prompts(tokens=2048, graphs=0.0, spread=0.02, **steps):
+    """Prefill rows of modes: (step, GPU) each."""
+    found = {}
+    for name, (step, gpu) in steps.items():
+        timed = {"ok": True, "chunks": 1, "step_ms": {"median": step, "low": step, "high": step * (1 + spread)}}
+        traced = {"ok": True, "gpu_ms": gpu, "gpu_reason": None, "graph_launches": graphs, "traced_ms": step}
+        found[name] = {"title": name, "decode": [], "prefill": [prefill_row(tokens, timed, traced)]}
+    return found
+
+
+def test_prompts_without_a_graph_tell_the_noise_between_processes():
+    """As measured on an H200: a 0.6B, whose host was not equally fast, and an 8B, of which the GPU takes all the time."""
+    small = prompts(
+        none=(16.9, 6.31), full=(12.0, 6.3), compile=(11.1, 5.23), piecewise=(11.9, 5.21), both=(28.4, 5.21)
+    )
+    assert words.noise(small) == [
+        "prefill of 2048 tokens runs without a graph, and these modes run the same code for it: 'no optimisation' 16.9 ms, 'full "
+        "graphs only' 12 ms; 'compile only' 11.1 ms, 'compile, piecewise graphs' 11.9 ms, 'compile, full graphs' 28.4 ms (the GPU "
+        "works for 5.21 ms to 6.31 ms of each). The host was not equally fast in all processes: where it sets the pace, modes may "
+        "differ by as much for no other reason"
+    ]
+    large = prompts(none=(49.9, 45.4), full=(49.3, 45.9), compile=(50.1, 45.5), both=(50.6, 44.5))
+    assert words.noise(large) == [
+        "prefill of 2048 tokens needs no graph: modes that run the same code for it agree within 1%"
+    ]
+    assert words.noise(prompts(graphs=29.0, piecewise=(4.9, 1.5), both=(5.7, 1.5))) == []
+    assert words.noise(prompts(spread=0.4, compile=(11.1, 5.2), both=(28.4, 5.2))) == []  # not steady
+    assert words.noise(prompts(none=(16.9, 6.3), both=(28.4, 5.2))) == []  # other code
+
+
+def test_a_process_with_a_slow_host_is_named():
+    found = {
+        name: {"title": name, "launch": {"bare_us": cost}}
+        for name, cost in {"none": 5.3, "full": 5.6, "both": 9.8}.items()
+    }
+    (said,) = words.noise(found)
+    assert said.startswith(
+        "compile, full graphs: the host was slow in this process, launching a bare kernel took it 9.8 us, 5.3 us with 'no "
+        "optimisation'"
+    )
+    found["both"]["launch"]["bare_us"] = 7.9
+    assert words.noise(found) == []
+    assert words.noise({"none": found["none"]}) == []
+
+
+def test_larger_batches_that_were_not_steady_are_named_where_graphs_still_pay():
+    slow = modes({"compile": {1: (8.0, 2.0), 64: (40.0, 20.0), 512: (60.0, 59.0)}})
+    slow["compile"]["decode"][2] = row(512, 60.0, 59.0, spread=1.5)
+    assert words.sentences(slow)[-3].endswith(
+        "has nothing to do for 50% of the step; of batch 512 nothing is said, 'compile only' was not steady there"
+    )
 
 
 def test_a_build_without_graphs_says_so_and_makes_no_sentence_of_graphs():
@@ -326,6 +470,12 @@ def test_a_missing_figure_is_named_with_its_reason():
     found = modes()
     found["none"]["decode"][0] = row(1, 18.0, 2.4, spread=15.0)
     assert claims(document(found=found))[2]["measured"] == "not measured: 'no optimisation' was not steady at batch 1"
+    found = modes()
+    found["compile"]["decode"][0] = row(1, 18.0, 2.4, spread=15.0)
+    assert claims(document(found=found))[2]["measured"] == (
+        "batch 1: without 10 ms, graphs only 2.5 ms (-75%), both 2 ms (-80%), 'compile only' was not steady at batch 1; of the "
+        "step without, the GPU works for 2.4 ms"
+    )
     found = {"none": modes()["none"]}
     found["none"]["decode"][0] |= {"gpu_ms": None, "host_ms": None, "reason": "not traced: CUPTI"}
     assert claims(document(found=found))[1]["measured"] == "not measured: not traced: CUPTI"
