@@ -40,7 +40,8 @@ class BenchClient:
     `tokenizer` is the model's folder or hub id. `timeout_s` bounds one warm-up or sample, and the import before the
     first; a sample gets more where the last warm-up's pace asks for it. `root`: where given, `Sample.raw` is written
     relative to it. `log` takes what the client prints; a restarted one gets `bench-2.log` beside `bench.log`. `slo`: what
-    requests are counted against. `process` makes the process; tests hand in a fake.
+    requests are counted against. `vocabulary`: entries of the model's, 0 where it is not known. `process` makes the process; tests
+    hand in a fake.
     """
 
     def __init__(
@@ -53,11 +54,12 @@ class BenchClient:
         root: Path | None = None,
         log: Path | None = None,
         slo: Sequence[SloLimit] = (),
+        vocabulary: int = 0,
         process: Callable[..., Any] = TargetProcess,
     ):
         self._python, self._tokenizer = python, tokenizer
         self._timeout_s, self._trust = timeout_s, trust_remote_code
-        self._root, self._slo = root, slo
+        self._root, self._slo, self._vocabulary = root, slo, vocabulary
         self._pool, self._processes = ClientPool(python, log, process), 1
         self._warmups: dict[str, int] = {}  # served name -> warm-ups so far
         self._paces: dict[str, float] = {}  # served name -> requests a second of its last warm-up
@@ -124,7 +126,7 @@ class BenchClient:
             """Requests that failed are in no server's count: waiting for them would cost seconds for nothing."""
             return counters.difference(before, counters.read_settled(server_url, before, completed))
 
-        return read_sample(path, workload, seed, counted, self._shown(path), self._slo)
+        return read_sample(path, workload, seed, counted, self._shown(path), self._slo, self._vocabulary)
 
     def _limit_s(self, served_name: str, workload: Workload) -> float:
         """`timeout_s`, or longer where the server's own pace says that so many requests take longer than that."""
@@ -177,6 +179,7 @@ def read_sample(
     counting: Callable[[int], counters.Counters | None] | None,
     shown: str | None = None,
     slo: Sequence[SloLimit] = (),
+    vocabulary: int = 0,
 ) -> Sample:
     """The sample in a raw result file, judged. A file that cannot be read is a sample with that problem.
 
@@ -189,7 +192,7 @@ def read_sample(
             taken, client=client_load(raw), prompts=prompts_digest(raw), slices=slices_of(raw)
         )
         counted = counting(taken.requests) if counting else None
-        found = judge(raw, taken, workload, counted, most_processes(usable_cores(), workload))
+        found = judge(raw, taken, workload, counted, most_processes(usable_cores(), workload), vocabulary)
     except (OSError, ValueError, TypeError, KeyError) as error:
         return _lost(seed, f"the raw result cannot be used: {error}")
     preemptions = counted.preemptions if counted else None

@@ -155,6 +155,7 @@ def client(request: TuneRequest, facts: Facts, study: Study) -> BenchClient:
         root=study.folder,
         log=study.folder / "bench.log",
         slo=request.objective.slo,
+        vocabulary=facts.model.vocab_size,
     )
 
 

@@ -118,6 +118,15 @@ def test_a_sample_has_figures_counters_and_the_path_of_its_raw_result(client: Be
     assert (tmp_path / sample.raw).is_file()
 
 
+@pytest.mark.parametrize(("vocabulary", "refused"), [(0, True), (20, False)])
+def test_how_many_prompts_may_recur_is_the_vocabularys_matter(stage: type[Stage], tmp_path: Path, vocabulary: int, refused: bool):
+    found = Counters(prefix_hits=200, prefix_queries=800, prompt_tokens=800, generation_tokens=88, requests=8)
+    Stage.pages = [Counters(prefix_hits=0, prefix_queries=0, prompt_tokens=0, generation_tokens=0, requests=0), found]
+    with BenchClient("python", "/models/m", vocabulary=vocabulary, process=make_process) as client:
+        sample = client.sample(URL, "served", WORKLOAD, 3, tmp_path)
+    assert sample.prefix_hit_ratio == 0.25 and bool(sample.problems) is refused
+
+
 def test_the_request_says_everything_about_the_run(client: BenchClient, tmp_path: Path):
     client.sample(URL + "/", "served", WORKLOAD, 3, tmp_path)
     assert Stage.processes[0].requests == [

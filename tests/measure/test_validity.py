@@ -195,6 +195,20 @@ def test_one_prompt_that_equals_another_is_no_scandal_in_a_small_sample():
     assert allowed_prefix_hits(dataclasses.replace(WORKLOAD, num_prompts=24)) == pytest.approx(1 / 24)
 
 
+def test_prompts_recur_by_chance_where_the_vocabulary_is_small_for_so_many():
+    import numpy
+
+    many = dataclasses.replace(WORKLOAD, num_prompts=2000)
+    allowed = allowed_prefix_hits(many, 32_000)
+    assert allowed == pytest.approx(0.02 + 2000 / 64_000) and allowed_prefix_hits(many, 151_936) < 0.027
+    drawn = numpy.random.default_rng(0).integers(0, 32_000, size=(50, 2000))  # starts of prompts
+    shares = [1 - len(numpy.unique(starts)) / 2000 for starts in drawn]
+    assert min(shares) > 0.02 and max(shares) < allowed  # of which most are over what is allowed where nothing is known
+    counted = Counters(prefix_hits=200, prefix_queries=800, prompt_tokens=800)
+    for vocabulary, problems in ((0, 1), (151_936, 1), (20, 0)):  # 8 prompts
+        assert len(judge(made(), summarise(made(), 0), WORKLOAD, counted, vocabulary=vocabulary)) == problems
+
+
 @pytest.mark.parametrize(("preemptions", "storm"), [(0, False), (3, False), (4, True), (None, False)])
 def test_a_storm_of_preemptions_is_no_measurement_unless_it_is_meant(preemptions: float | None, storm: bool):
     told = found(made(), counted=Counters(preemptions=preemptions))
