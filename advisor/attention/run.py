@@ -149,7 +149,7 @@ def _one(arm: Arm, others: Sequence[Arm], work: _Work) -> None:
     """Measure a backend; the file holds it when this returns."""
     argv = serve_arguments(work.wish.serve_args, Candidate(arm.settings), work.facts.engine.vllm_version)
     name, share_s = _known_name(arm, work.document), work.measuring.shares.share_s(arm, others)
-    work.note(f"{name}: starting, about {share_s:.0f} s")
+    work.note(f"{name}: starting; its part of --budget is {share_s:.0f} s")
     following = others[0].process if others else None
     run = Run(arm, argv, share_s, work.document["backends"].get(name, {}), following)
     state: dict[str, Any] = {}

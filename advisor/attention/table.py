@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from advisor.stepping.tables import WIDTH, drawn, table
 
 _COLUMN = 22  # characters, of the widest name and what is around it
 _NAMED = 6  # backends or cells with one reason
+_NO_LIBRARY = re.compile(r"cannot import name '(_vllm_fa\d_C)'")
 _NOT_CONSIDERED = "not among the backends vLLM considers"
 
 
@@ -116,7 +118,15 @@ def missing(document: Mapping[str, Any]) -> list[str]:
 def _refused(refused: Sequence[Mapping[str, str]]) -> list[str]:
     """Those that vLLM does not even consider, and a long rest, are left to the JSON."""
     considered = [one for one in refused if not one["reason"].startswith(_NOT_CONSIDERED)]
-    return [f"{names} refused: {reason}" for reason, names in _by_reason(considered, lambda one: one["backend"])]
+    said = [{**one, "reason": plain(one["reason"])} for one in considered]
+    return [f"{names} refused: {reason}" for reason, names in _by_reason(said, lambda one: one["backend"])]
+
+
+def plain(reason: str) -> str:
+    """vLLM's reason with what it means to a person; in the JSON it stands as vLLM said it."""
+    if library := _NO_LIBRARY.search(reason):
+        return f"its library {library[1]} cannot be loaded in this installation"
+    return reason.replace("kv_cache_dtype not supported", "it does not take this --kv-cache-dtype")
 
 
 def _by_reason(found: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]) -> list[tuple[str, str]]:

@@ -1,9 +1,12 @@
 """Which backend wins a cell, and when nobody does. Pure.
 
 A backend is ahead of another where its step is shorter by more than the noise, and where the quartiles of their steps do not
-meet. The noise of a cell is what vLLM's own choice differed by when the cell was measured a second time in the same process; cells
-lend each other theirs, because one pair tells little: the upper quartile over the phase counts where it is more. It is never
-taken to be less than LEAST. What two starts of one backend differ by is not in it.
+meet. The noise of a cell is what vLLM's own choice differed by when the cell was measured a second time in the same process, the
+longer step over the shorter one: who is ahead of it is ahead of both measurements. Cells lend each other theirs, because one pair
+tells little: the upper quartile over the phase counts where it is more, of second measurements that were steady; in its own cell
+one that was not counts too. It is never taken to be less than LEAST. What two starts of one backend differ by is not in it.
+
+Where vLLM's own choice was not steady nobody wins, and who is not ahead of an unsteady one's lower quartile does not win either.
 """
 
 from __future__ import annotations
@@ -23,15 +26,14 @@ def comparison(backends: Mapping[str, Mapping[str, Any]], default: str | None) -
     """{"noise": {phase: ...}, "cells": [...]}: one entry for each cell that was measured with any backend.
 
     `outcome`: `wins` (`best` is ahead of all others), `tie` (none is ahead of vLLM's own choice), `ahead-together` (one is, or
-    several are, and not of all others), `alone` (one steady figure), `unsteady` (none).
+    several are, and not of all others), `alone` (one steady figure), `unsteady` (none, or not vLLM's own choice).
     """
     rows = {name: by_key([row for row in one["rows"] if is_measured(row)]) for name, one in backends.items()}
     own = _steady(rows.get(default or "", {}))
     noises = noise(own)
     keys = {key for found in rows.values() for key in found}
-    steady = {name: _steady(found) for name, found in rows.items()}
     cells = [
-        cell_outcome(key, {name: found[key] for name, found in steady.items() if key in found}, default, noises)
+        cell_outcome(key, {name: found[key] for name, found in rows.items() if key in found}, default, noises)
         for key in sorted(keys, key=lambda key: (PHASES.index(key[0]), key[2], key[1]))
     ]
     return {"noise": noises, "cells": cells}
@@ -42,46 +44,55 @@ def _steady(rows: Mapping[Key, Mapping[str, Any]]) -> dict[Key, Mapping[str, Any
 
 
 def noise(own: Mapping[Key, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """phase -> what the second measurement of vLLM's own choice differed by: `cells` measured twice, `typical`, `high`, `most`."""
+    """phase -> what the second measurement of vLLM's own choice differed by: `typical`, `high` and `most` of `cells` measured
+    twice, `faster` of them the second time.
+    """
     found: dict[str, list[float]] = {}
     for key, row in own.items():
         differences = found.setdefault(key[0], [])
-        if (difference := _difference(row)) is not None:
-            differences.append(difference)
-    return {phase: _summary(differences) for phase, differences in found.items()}
+        if row.get("again_ms") and row.get("again_steady"):
+            differences.append(row["again_ms"] / row["step_ms"])
+    return {phase: _summary(ratios) for phase, ratios in found.items()}
 
 
-def _difference(row: Mapping[str, Any] | None) -> float | None:
-    if not row or not row.get("again_ms") or not row.get("again_steady"):
-        return None
-    return abs(row["again_ms"] / row["step_ms"] - 1)
+def _apart(ratio: float) -> float:
+    """The longer one over the shorter one."""
+    return max(ratio, 1 / ratio) - 1
 
 
-def _summary(differences: Sequence[float]) -> dict[str, Any]:
-    if not differences:
-        return {"cells": 0, "typical": None, "high": None, "most": None}
+def _summary(ratios: Sequence[float]) -> dict[str, Any]:
+    if not ratios:
+        return {"cells": 0, "typical": None, "high": None, "most": None, "faster": 0}
+    differences = list(map(_apart, ratios))
     high = quantiles(differences, n=4, method="inclusive")[2] if len(differences) > 1 else differences[0]
     rounded = {"typical": median(differences), "high": high, "most": max(differences)}
-    return {"cells": len(differences), **{name: round(value, 4) for name, value in rounded.items()}}
+    return {
+        "cells": len(differences),
+        **{name: round(value, 4) for name, value in rounded.items()},
+        "faster": sum(ratio < 1 for ratio in ratios),
+    }
 
 
 def cell_outcome(
     key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None, noises: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """`rows`: backend -> its steady row of this cell. `tied`: those that the best one is not ahead of, itself included; where
+    """`rows`: backend -> its row of this cell. `tied`: those that the best one is not ahead of, itself included; where
     it is ahead of vLLM's own choice, those of them that are so as well.
 
     `over_default` and `over_next`: by what share the default's and the next one's step is longer than the best one's.
     """
     phase, batch, context = key
     found: dict[str, Any] = {"phase": phase, "batch": batch, "context": context}
+    shaky = {name: row for name, row in rows.items() if not row["steady"]}
+    rows = {name: row for name, row in rows.items() if row["steady"]}
     order = sorted(rows, key=lambda name: rows[name]["step_ms"])
-    if not order:
+    if not order or default in shaky:
         return {**found, "outcome": UNSTEADY, "best": None, "tied": []}
     best, own = order[0], rows.get(default or "")
     margin = margin_of(own, noises.get(phase, {}))
     level = [name for name in order if name == best or not is_ahead(rows[best], rows[name], margin)]
-    outcome = _outcome(order, level, default)
+    doubtful = [name for name, row in shaky.items() if row["step_low_ms"] <= rows[best]["step_high_ms"] * (1 + margin)]
+    outcome = _outcome(order, [*level, *doubtful], default)
     # A backend whose steps spread far may be neither behind the best one nor ahead of the default.
     tied = [name for name in level if is_ahead(rows[name], own, margin)] if outcome == AHEAD and own else level
     return {
@@ -92,7 +103,8 @@ def cell_outcome(
 
 
 def margin_of(own: Mapping[str, Any] | None, noises: Mapping[str, Any]) -> float:
-    return max(LEAST, _difference(own) or 0.0, noises.get("high") or 0.0)
+    again = _apart(own["again_ms"] / own["step_ms"]) if own and own.get("again_ms") else 0.0
+    return max(LEAST, again, noises.get("high") or 0.0)
 
 
 def is_ahead(one: Mapping[str, Any], other: Mapping[str, Any], margin: float) -> bool:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from advisor.attention.grid import PHASES, PREFILL
+from advisor.attention.noise_words import counted, noises
 from advisor.attention.regions import joined, region
 from advisor.attention.rows import by_key, is_measured
-from advisor.attention.winners import AHEAD, LEAST, TIE, WINS
+from advisor.attention.winners import AHEAD, TIE, WINS, is_ahead
 
 COMPARED = (WINS, TIE, AHEAD)
 
@@ -29,10 +30,10 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
         *unsteady(backends),
         *noises(document["noise"], default),
         *(line for phase in PHASES for line in winners(phase, [c for c in cells if c["phase"] == phase], default)),
-        *keep(cells, default),
         *(line for name in backends if name != default for line in beside_default(name, backends, default)),
         *same_prefill(backends),
         *other_graphs(backends, default),
+        *advice(cells, backends, default),
     ]
 
 
@@ -59,23 +60,6 @@ def unsteady(backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"{joined(names)}: steps were not steady in {told}: nothing below is said of these"
         for told, names in found.items()
     ]
-
-
-def noises(noise: Mapping[str, Mapping[str, Any]], default: str | None) -> list[str]:
-    """What a difference has to exceed."""
-    said = []
-    for phase, found in noise.items():
-        if not found["cells"]:
-            said.append(
-                f"noise of {phase}: {default} was not measured a second time, differences over {LEAST:.0%} count"
-            )
-            continue
-        counts = max(LEAST, found["high"])
-        said.append(
-            f"noise of {phase}: measured a second time, {default} differed by {found['typical']:.1%} (median of "
-            f"{counted(found['cells'])}), {found['most']:.1%} at most; differences over {counts:.1%} count, or the cell's own"
-        )
-    return said
 
 
 def winners(phase: str, cells: Sequence[Mapping[str, Any]], default: str | None) -> list[str]:
@@ -112,13 +96,41 @@ def keep(cells: Sequence[Mapping[str, Any]], default: str | None) -> list[str]:
     return [f"no backend is ahead of {default}, vLLM's own choice, in any of {counted(len(compared))}: keep it"]
 
 
+def advice(
+    cells: Sequence[Mapping[str, Any]], backends: Mapping[str, Mapping[str, Any]], default: str | None
+) -> list[str]:
+    """The last word: keep vLLM's own choice, or which backends are worth a tune with the load that is served."""
+    if kept := keep(cells, default):
+        return kept
+    compared = [cell for cell in cells if cell["outcome"] in COMPARED and cell["over_default"] is not None]
+    ahead = {
+        name: sum(name in cell["tied"] for cell in compared if cell["outcome"] == AHEAD or _other_wins(cell, default))
+        for name in backends
+    }
+    return [
+        f"{name} is ahead of {default}, vLLM's own choice, in {won} of {counted(len(compared))}, and behind in "
+        f"{_behind(name, compared, backends, default)}: worth an `advisor tune` where such steps are most of the load"
+        for name, won in ahead.items()
+        if won
+    ]
+
+
+def _behind(
+    name: str, cells: Sequence[Mapping[str, Any]], backends: Mapping[str, Mapping[str, Any]], default: str | None
+) -> int:
+    mine, own = (steady_rows(backends.get(one or "")) for one in (name, default))
+    keys = {(cell["phase"], *place(cell)): cell["margin"] for cell in cells}
+    both = [(own[key], mine[key], margin) for key, margin in keys.items() if key in own and key in mine]
+    return sum(is_ahead(one, other, margin) for one, other, margin in both)
+
+
 def beside_default(name: str, backends: Mapping[str, Mapping[str, Any]], default: str | None) -> list[str]:
     """How long a backend's steps take beside those of vLLM's own choice."""
     told = []
     for phase in PHASES:
         ratios = [ratio for (kind, *_), ratio in ratios_to(name, backends, default).items() if kind == phase]
         if ratios:
-            low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+            low, high = (f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}" for ratio in (min(ratios), max(ratios)))
             told.append(f"{low if low == high else f'{low} to {high}'} times in {phase}")
     return [f"{name} takes, beside {default}: {', '.join(told)}"] if told else []
 
@@ -190,10 +202,6 @@ def ratios_to(
 def steady_rows(backend: Mapping[str, Any] | None) -> dict[tuple[str, int, int], Mapping[str, Any]]:
     rows = backend["rows"] if backend else ()
     return by_key([row for row in rows if is_measured(row) and row["steady"]])
-
-
-def counted(cells: int) -> str:
-    return f"{cells} cell{'s' * (cells != 1)}"
 
 
 def later(cells: Iterable[Mapping[str, Any]], default: str | None) -> str:
