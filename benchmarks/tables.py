@@ -55,6 +55,7 @@ def anatomy(path: Path) -> str:
         "Milliseconds a step, in brackets the share of it that the floor is:",
         markdown(HEADER, square(modes)),
         markdown(*_steps(modes, batches)),
+        *_prefills(modes),
         markdown(*_starts(modes)),
         "\n".join(paragraph(text, "- ") for text in document["words"]),
         markdown(("claim", "here"), [(item["claim"], item["measured"]) for item in document["claims"]]),
@@ -89,6 +90,16 @@ def _figure(row: Mapping[str, Any], name: str) -> str:
         return ""
     star = "*" if name == "step_ms" and not row["steady"] else ""
     return (bare_ms(value) if name.endswith("_ms") else f"{value:,.0f}") + star
+
+
+def _prefills(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Prompt lengths down, modes across."""
+    rows = {mode["title"]: {row["tokens"]: row for row in mode["prefill"]} for mode in modes.values() if mode["prefill"]}
+    lengths = sorted({tokens for found in rows.values() for tokens in found})
+    if not lengths:
+        return []
+    lines = [(f"{tokens:,}", *(_figure(found.get(tokens, {}), "step_ms") for found in rows.values())) for tokens in lengths]
+    return ["Milliseconds from the first step of one prompt to its first token:", markdown(("tokens", *rows), lines)]
 
 
 def _starts(modes: Mapping[str, Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:

@@ -10,8 +10,10 @@ import shutil
 import pytest
 
 from advisor.anatomy import document as documents
+from advisor.anatomy.square import floor_of
+from advisor.anatomy.table import starred
 from benchmarks import tables
-from tests.anatomy_help import decode, document, mode
+from tests.anatomy_help import decode, document, mode, skipped
 
 drawing = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib: make installs it")
 STARTS = {"M-8B": {"default": {"cold_s": [80.04, 70.0, 75.0], "warm_s": [30.0, 33.0]}, "eager": {"cold_s": [55.0], "warm_s": []}}}
@@ -39,6 +41,31 @@ def test_the_evidence_that_is_committed_says_what_its_files_say():
 
 
 # ---------------------------------------------------------------- tables
+
+
+def steps_of(name):
+    """Batch size -> what the steps of all modes and the floor are in a table; of the evidence that is committed."""
+    modes = documents.read(tables.FOLDER / f"anatomy-h200-{name}.json")["modes"]
+    found = {}
+    for mode_of in modes.values():
+        for row in mode_of["decode"]:
+            found.setdefault(row["batch"], []).append(starred(row))
+    return {batch: [*cells, floor_of(modes, batch)] for batch, cells in found.items()}
+
+
+@pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen3-1.7B-GPTQ-Int4", "Llama-3.1-8B"])
+def test_the_table_of_three_models_that_a_person_wrote_has_the_figures_of_the_files(name):
+    lines = (tables.FOLDER / "README.md").read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(f"| [{name}](#"))
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[at : at + 2]]
+    written = {int(batch): figures for _, batch, *figures in cells}
+    steps = steps_of(name)
+    assert written == {batch: steps[batch] for batch in (1, 512)}
+
+
+def test_the_front_page_has_the_figures_of_the_file():
+    none, _, full, _, both, floor = steps_of("Llama-3.1-8B")[1]
+    assert f"| {none} | {full} | {both} | {floor} |" in (tables.FOLDER.parents[1] / "README.md").read_text()
 
 
 def test_an_anatomy_states_its_conditions_and_all_its_tables(folder):
@@ -70,6 +97,17 @@ def test_steps_that_were_not_steady_have_a_star_and_modes_that_failed_a_reason(t
     text = tables.anatomy(tmp_path / "anatomy-x.json")
     assert "| no optimisation | 1 | 19.1* |" in text
     assert "| compile, full graphs | failed: a \\| b |" in text
+
+
+def test_prompts_stand_under_their_modes(tmp_path):
+    some = {name: mode(name, (1,), (128, 2048)) for name in ("none", "both")}
+    found = document({**some, "full": skipped("full", "none")})
+    found["modes"]["both"]["prefill"][1]["steady"] = False
+    path = tmp_path / "anatomy-h200-X.json"
+    path.write_text(json.dumps(found))
+    text = tables.anatomy(path)
+    header = "| tokens | no optimisation | compile, full graphs |\n| --- | --- | --- |\n"
+    assert f"{header}| 128 | 25.4 | 6.75 |\n| 2,048 | 121 | 103* |\n" in text
 
 
 def test_a_long_command_is_one_command_still():
