@@ -3,6 +3,9 @@
 Run it with an interpreter that has `tokenizers`; serve the folders with `--load-format dummy`. Shapes are those of the models'
 published config.json. Speed of dense kernels does not depend on the weights; what routing, speculation or stop tokens decide
 does, so a figure measured this way has to say that its weights were random.
+
+The tokenizer is one learned from invented words, filled up to the size of the model's vocabulary so that vLLM's random prompts
+keep their lengths and differ from each other: see tokenizer_json.
 """
 
 from __future__ import annotations
