@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.engine.options import parse_options
 from advisor.errors import InputError
@@ -36,6 +37,7 @@ from advisor.units import duration
 from advisor.verdict.output_gate import baseline_answers
 
 FOLDER = Path("benchmarks") / "recorded"
+TRIES = 2  # of a configuration whose measurement is not valid
 PRUDENT = 0.75  # the quantile of the launches so far that the next one is taken to last
 
 
@@ -134,33 +136,50 @@ def _todo(head: Head, wish: Wish) -> Todo:
 
 
 class Todo:
-    """What has to be launched: each candidate once, in order, then each again. One that failed is not launched again."""
+    """What has to be launched: each candidate once, in order, then each again. One that failed is not launched again, unless its
+    measurement was not valid: that says nothing about it, so it has one more try, after the others."""
 
     def __init__(self, candidates: Sequence[Candidate], launches: int):
         self.candidates, self._launches = candidates, launches
 
     def next(self, trials: Sequence[Trial]) -> Candidate | None:
         """The candidate to launch now, given every launch so far; None: all are there."""
-        had, failed = _counts(trials)
-        left = [item for item in self.candidates if had[item.key] < self._launches and item.key not in failed]
-        return min(left, key=lambda item: had[item.key], default=None)
+        counts = _counts(trials)
+        left = [item for item in self.candidates if not self._is_finished(item.key, counts)]
+        return min(left, key=lambda item: counts.tried[item.key], default=None)
 
     def finished(self, trials: Sequence[Trial]) -> int:
-        had, failed = _counts(trials)
-        return sum(had[item.key] >= self._launches or item.key in failed for item in self.candidates)
+        counts = _counts(trials)
+        return sum(self._is_finished(item.key, counts) for item in self.candidates)
+
+    def _is_finished(self, key: str, counts: Counts) -> bool:
+        return key in counts.failed or counts.measured[key] >= self._launches
 
     def told(self, trials: Sequence[Trial]) -> str:
-        _, failed = _counts(trials)
+        failed = _counts(trials).failed
         bad = sum(item.key in failed for item in self.candidates)
         return f"{self.finished(trials)} of {len(self.candidates)} configurations recorded" + (
             f", {bad} of them as failures" if bad else ""
         )
 
 
-def _counts(trials: Sequence[Trial]) -> tuple[Counter[str], set[str]]:
-    """Launches of each candidate, and those that failed. What was interrupted was not launched, nor a default that failed."""
+class Counts(NamedTuple):
+    """By a candidate's key. What was interrupted was not launched, nor a default that failed."""
+
+    measured: Counter[str]
+    tried: Counter[str]
+    failed: set[str]
+
+
+def _counts(trials: Sequence[Trial]) -> Counts:
     whole = [trial for trial in trials if trial.ok or _is_failure(trial)]
-    return Counter(trial.candidate.key for trial in whole), {trial.candidate.key for trial in whole if not trial.ok}
+    invalid = Counter(trial.candidate.key for trial in whole if trial.outcome is Outcome.INVALID_MEASUREMENT)
+    failed = {item.candidate.key for item in whole if not item.ok and item.outcome is not Outcome.INVALID_MEASUREMENT}
+    return Counts(
+        Counter(trial.candidate.key for trial in whole if trial.ok),
+        Counter(trial.candidate.key for trial in whole),
+        failed | {key for key, times in invalid.items() if times >= TRIES},
+    )
 
 
 def _is_failure(trial: Trial) -> bool:

@@ -16,7 +16,7 @@ from advisor.recording.grid import portable, read_grid
 from advisor.recording.merge import merged
 from advisor.recording.record import Todo, Wish, expected_s, record
 from advisor.recording.space import recorded_space
-from advisor.records import Candidate, Foreign, Outcome, Telemetry
+from advisor.records import Candidate, Foreign, Invalid, Outcome, Telemetry
 from advisor.study import setup
 from tests.study_help import sample, trial
 from tests.test_tune import FACTS, FakeClient, FakeResolution, children, fakes, request_for  # noqa: F401
@@ -133,6 +133,28 @@ def test_a_default_that_cannot_be_measured_ends_it_and_is_launched_again(go, mon
     answer = go(configs=1)
     outcomes = [item.outcome for item in read_grid(answer.path).trials]
     assert outcomes == [Outcome.INVALID_MEASUREMENT, Outcome.OK] and answer.recorded == 1
+
+
+@pytest.mark.parametrize(("bad", "told"), [(1, Outcome.OK), (9, Outcome.INVALID_MEASUREMENT)])
+def test_an_invalid_measurement_has_one_more_try_after_the_others(go, monkeypatch, bad, told):
+    real, launched = FakeClient.sample, []
+
+    def disturbed(self, server_url, served_name, workload, seed, folder):
+        taken = real(self, server_url, served_name, workload, seed, folder)
+        if taken.output_tok_s > 900:  # only FAKE_TOK_S=1000 is as fast
+            launched.append(folder)
+            if len(set(launched)) <= bad:
+                return dataclasses.replace(taken, problems=("disturbed",), classes=(Invalid.CACHED_PROMPTS,))
+        return taken
+
+    monkeypatch.setattr(FakeClient, "sample", disturbed)
+    answer = go("settings: {FAKE_TOK_S: {values: [default, 300, 1000, 400]}}")
+    assert (answer.recorded, answer.wanted) == (4, 4)
+    trials = read_grid(answer.path).trials
+    fast = {"FAKE_TOK_S": 1000}
+    assert [item.outcome for item in trials if item.candidate.settings == fast] == [Outcome.INVALID_MEASUREMENT, told]
+    assert trials[-1].candidate.settings == fast and len(trials) == 5
+    assert len(read_grid(go("settings: {FAKE_TOK_S: {values: [default, 300, 1000, 400]}}").path).trials) == 5
 
 
 def test_other_conditions_are_refused_before_anything_is_launched(go, monkeypatch):
