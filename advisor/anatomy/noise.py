@@ -30,7 +30,9 @@ def unsteady(modes: Modes) -> list[str]:
     for name, mode in modes.items():
         told = [f"batch {row['batch']}{_quartiles(row)}" for row in mode.get("decode", ()) if _is_unsteady(row)]
         told += [
-            f"a prompt of {row['tokens']} tokens{_quartiles(row)}" for row in mode.get("prefill", ()) if _is_unsteady(row)
+            f"a prompt of {row['tokens']} tokens{_quartiles(row)}"
+            for row in mode.get("prefill", ())
+            if _is_unsteady(row)
         ]
         if told:
             said.append(

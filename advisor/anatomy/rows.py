@@ -9,7 +9,7 @@ from advisor.stepping.figures import step_figures
 
 # Times are milliseconds a step. A figure that could not be had is None, and `reason` says why.
 DECODE = (
-    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "steady", "gpu_ms", "host_ms", "host_low_ms",
+    "batch", "context_tokens", "step_ms", "step_low_ms", "step_high_ms", "steady", "attempts", "gpu_ms", "host_ms", "host_low_ms",
     "host_high_ms", "host_work_ms", "serial_ms",
     "launches", "graph_launches", "kernels", "floor_ms", "traced_ms", "launch_us", "graph_launch_us", "operators",
     "outer_operators", "operators_ms", "top_kernels", "reason",
@@ -35,6 +35,7 @@ def decode_row(
     row |= {
         "context_tokens": timed["context_tokens"],
         **step_figures(step),
+        "attempts": timed.get("attempts", 1),
         "serial_ms": _median(timed.get("serial_ms")),
         "host_work_ms": _median(timed.get("host_work_ms")),
         "floor_ms": None if floor_ms is None else round(floor_ms, 4),
@@ -51,6 +52,7 @@ def prefill_row(tokens: int, timed: Mapping[str, Any], traced: Mapping[str, Any]
     row |= {
         "chunks": timed["chunks"],
         **step_figures(step),
+        "attempts": timed.get("attempts", 1),
     }
     return {**row, **_traced(traced, step)}
 

@@ -10,7 +10,12 @@ STEADY = 0.2  # the middle half of the steps lies within so much of the median; 
 
 def is_steady(step: Mapping[str, float]) -> bool:
     """`step`: median and quartiles."""
-    return step["high"] - step["low"] <= STEADY * step["median"]
+    return spread(step) <= STEADY
+
+
+def spread(step: Mapping[str, float]) -> float:
+    """Of the middle half of the steps, as a part of their median."""
+    return (step["high"] - step["low"]) / step["median"]
 
 
 def step_figures(step: Mapping[str, float]) -> dict[str, Any]:

@@ -357,6 +357,31 @@ def test_what_a_launch_costs_is_measured_in_each_process_to_see_whether_the_host
     assert [line for line in document["words"] if line.startswith("full graphs only: the host was slow in this process")]
 
 
+def test_steps_that_are_not_steady_are_timed_again_at_once_and_the_steadier_ones_count(tmp_path, monkeypatch):
+    plain, tries = Engine.decode, {}
+
+    def decode(self, request):
+        """Batch 1 is disturbed the first time, batch 2 both times and more the second time, batch 4 fails the second time."""
+        batch = request["batch"]
+        time = tries[batch] = tries.get(batch, 0) + 1
+        spread = {(1, 1): 9.0, (2, 1): 5.0, (2, 2): 9.0, (4, 1): 5.0}.get((batch, time), 0.1)
+        if (batch, time) == (4, 2):
+            return {"ok": False, "error": "no"}
+        return {**plain(self, request), "step_ms": {"median": 8.0, "low": 8.0, "high": 8.0 + spread}}
+
+    monkeypatch.setattr(Engine, "decode", decode)
+    document, _ = go(tmp_path, modes=parse_modes("none"))
+    assert tries == {1: 2, 2: 2, 4: 2}
+    rows = [(row["steady"], row["attempts"], row["step_high_ms"]) for row in document["modes"]["none"]["decode"]]
+    assert rows == [(True, 2, 8.1), (False, 2, 13.0), (False, 2, 13.0)]
+
+
+def test_steady_steps_are_timed_once(tmp_path):
+    document, _ = go(tmp_path, modes=parse_modes("none"))
+    assert [what for _, what, _ in Engine.asked].count("decode") == 3
+    assert {row["attempts"] for row in document["modes"]["none"]["decode"] + document["modes"]["none"]["prefill"]} == {1}
+
+
 def test_why_a_figure_is_missing_stands_below_the_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "trace", lambda *_: {"ok": False, "error": "CUPTI_ERROR_NOT_INITIALIZED"})
     document, _ = go(tmp_path, modes=parse_modes("none"))
