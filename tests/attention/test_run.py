@@ -91,6 +91,54 @@ def test_only_the_default_is_measured_twice_with_other_prompts(tmp_path, engines
     assert document["noise"]["prefill"] == {"cells": 2, "typical": 0.004, "high": 0.004, "most": 0.004, "faster": 0}
 
 
+def disturbed(engines, monkeypatch, spreads, arm="FLASHINFER"):
+    """Prefill of one prompt takes steps that spread so far, one after the other."""
+    plain, left = engines.measured, iter(spreads)
+
+    def measured(self, request):
+        answer = plain(self, request)
+        if (self.arm, request["do"], request["batch"]) == (arm, "prefill", 1):
+            step = answer["step_ms"]["median"]
+            answer["step_ms"] = {"median": step, "low": step, "high": step * (1 + next(left))}
+        return answer
+
+    monkeypatch.setattr(engines, "measured", measured)
+
+
+@pytest.mark.parametrize(("spreads", "counts"), [((0.9, 0.05), 0.05), ((0.5, 0.9), 0.5), ((0.9, 0.5), 0.5), ((0.1,), 0.1)])
+def test_steps_that_are_not_steady_are_measured_once_more_with_new_prompts(tmp_path, engines, monkeypatch, spreads, counts):
+    disturbed(engines, monkeypatch, spreads)
+    document, _ = go(tmp_path, engines)
+    (row,) = [row for row in document["backends"]["FLASHINFER"]["rows"] if (row["phase"], row["batch"]) == ("prefill", 1)]
+    assert row["step_high_ms"] / row["step_ms"] - 1 == pytest.approx(counts)
+    seeds = [seed for arm, what, batch, _, seed in engines.asked if (arm, what, batch) == ("FLASHINFER", "prefill", 1)]
+    assert seeds == [0, 2][: len(spreads)]
+
+
+def test_the_second_measurement_of_the_default_has_another_try_too(tmp_path, engines, monkeypatch):
+    disturbed(engines, monkeypatch, (0.1, 0.9, 0.1), arm="FLASH_ATTN-3")
+    document, _ = go(tmp_path, engines)
+    (row,) = [row for row in document["backends"]["FLASH_ATTN:3"]["rows"] if (row["phase"], row["batch"]) == ("prefill", 1)]
+    assert row["again_steady"]
+    seeds = [seed for arm, what, batch, _, seed in engines.asked if (arm, what, batch) == ("FLASH_ATTN-3", "prefill", 1)]
+    assert seeds == [0, 1, 3]
+
+
+def test_without_time_for_another_try_the_first_one_counts(tmp_path, engines, monkeypatch):
+    disturbed(engines, monkeypatch, (0.9, 0.1))
+    late = {"ok": False, "error_type": "Late", "error": "the time was over"}
+    plain = engines.request
+
+    def request(self, asked, timeout_s):
+        answer = plain(self, asked, timeout_s)
+        return late if asked.get("seed") == 2 else answer
+
+    monkeypatch.setattr(engines, "request", request)
+    document, _ = go(tmp_path, engines)
+    (row,) = [row for row in document["backends"]["FLASHINFER"]["rows"] if (row["phase"], row["batch"]) == ("prefill", 1)]
+    assert (row["steady"], row["reason"]) == (False, None)
+
+
 def test_a_winner_needs_more_than_the_noise(tmp_path, engines):
     engines.steps = {
         ("FLASHINFER", "decode", 16): 0.9,
