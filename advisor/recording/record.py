@@ -126,9 +126,23 @@ def _launches(launch: Launches, grid: Grid, todo: Todo, elsewhere: Sequence[Tria
         needed, left = expected_s([*elsewhere, *grid.trials]), end - time.monotonic()
         if left < needed:
             return f"budget: {duration(max(left, 0.0))} left, a launch takes about {duration(needed)} here"
-        launch("search", candidate)
-        check_common_failure([trial for trial in grid.trials[first:] if trial.phase == "search"])
+        trial = launch("search", candidate)
+        if candidate.is_baseline:
+            check_baseline(trial, grid)  # it would be launched again at once, for as long as it fails
+        check_common_failure(first_tries([*elsewhere, *grid.trials], len(elsewhere) + first))
     return "everything is recorded"
+
+
+def first_tries(trials: Sequence[Trial], since: int) -> list[Trial]:
+    """The search's trials from that index on, without second tries: those come one after the other and mostly end as the first
+    did, which tells nothing of the machine."""
+    found, invalid = [], set()
+    for number, trial in enumerate(trials):
+        if number >= since and trial.phase == "search" and trial.candidate.key not in invalid:
+            found.append(trial)
+        if trial.outcome is Outcome.INVALID_MEASUREMENT:
+            invalid.add(trial.candidate.key)
+    return found
 
 
 def _todo(head: Head, wish: Wish) -> Todo:

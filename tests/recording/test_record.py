@@ -157,6 +157,56 @@ def test_an_invalid_measurement_has_one_more_try_after_the_others(go, monkeypatc
     assert len(read_grid(go("settings: {FAKE_TOK_S: {values: [default, 300, 1000, 400]}}").path).trials) == 5
 
 
+class Scripted:
+    """Launches and the grid's file at once: `outcome(candidate, number)` says how a launch ends."""
+
+    folder = Path("unused")
+
+    def __init__(self, outcome):
+        self.outcome, self.trials = outcome, []
+
+    def __call__(self, phase, candidate):
+        number = len(self.trials)
+        assert number < 60  # and not for ever
+        ended, reason = self.outcome(candidate, number)
+        made = trial(number, candidate.settings, 100.0 if ended is Outcome.OK else None, outcome=ended, reason=reason, phase=phase)
+        self.trials.append(made)
+        return made
+
+
+def scripted(monkeypatch, outcome, launches):
+    """(its launches, why it ended) of a default and ten values."""
+    monkeypatch.setattr(recording, "baseline_answers", lambda trials, folder: trials)
+    made = Scripted(outcome)
+    todo = Todo([Candidate(), *(Candidate({"x": number}) for number in range(10))], launches)
+    return made.trials, lambda: recording._launches(made, made, todo, [], 1e18)
+
+
+def test_second_tries_that_end_like_the_first_are_no_common_failure(monkeypatch):
+    """They come one after the other, whatever lay between the first ones."""
+
+    def small_cache(candidate, _number):
+        bad = candidate.settings.get("x") in (1, 3, 5, 7, 9)
+        return (Outcome.INVALID_MEASUREMENT, "preemptions: 70") if bad else (Outcome.OK, "")
+
+    trials, go_on = scripted(monkeypatch, small_cache, 1)
+    assert go_on() == "everything is recorded" and len(trials) == 11 + 5
+    trials, go_on = scripted(monkeypatch, lambda candidate, number: (Outcome.INVALID_MEASUREMENT if number else Outcome.OK, ""), 1)
+    with pytest.raises(LaunchesFailed, match="the first 4 candidates all"):
+        go_on()  # first tries are
+
+
+def test_a_default_that_fails_later_ends_it_too(monkeypatch):
+    """Not counted as launched, it would be the next one again; by reasons in turn for ever."""
+    reasons = ((Outcome.CRASHED, "it died"), (Outcome.INVALID_MEASUREMENT, "late"))
+    trials, go_on = scripted(
+        monkeypatch, lambda candidate, number: reasons[number % 2] if number > 9 and candidate.is_baseline else (Outcome.OK, ""), 2
+    )
+    with pytest.raises(LaunchesFailed, match="the baseline ended as"):
+        go_on()
+    assert [item.candidate.is_baseline for item in trials[10:]] == [False, True]
+
+
 def test_other_conditions_are_refused_before_anything_is_launched(go, monkeypatch):
     go(configs=1)
     with pytest.raises(InputError, match="recorded with samples 1, now it is 2"):
