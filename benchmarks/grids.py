@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import chi2
+from scipy.stats import f as fisher
 
 from advisor.errors import InputError
 from advisor.journal import read_events
@@ -36,6 +36,7 @@ from advisor.records import (
 from advisor.runner.replay import Noise
 from advisor.search.scores import better_by, score
 from advisor.space.candidates import SearchSpace, SettingChoices
+from benchmarks.verdict import Noise as FileNoise
 from benchmarks.verdict import read_noise
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -93,12 +94,22 @@ def load(path: Path, objective: Objective = Objective()) -> Case:
     head, trials = _of_study(path) if path.is_dir() else _of_grid(path)
     recorded = tuple(trial for trial in trials if trial.outcome is not Outcome.INTERRUPTED)
     reachable = {item.key for item in recorded_space(head).candidates} | {Candidate().key}
-    kept = tuple(trial for trial in recorded if trial.candidate.key in reachable)
+    kept = measured_or_failed([trial for trial in recorded if trial.candidate.key in reachable])
     truth = _truth(kept, objective)
     if Candidate().key not in truth or len(truth) < 3:
         raise InputError(f"{str(path)!r} holds too little: the default and two other configurations are needed")
     noise, source = _noise(head, kept, objective)
     return Case(head.name, head, kept, objective, truth, noise, source)
+
+
+def measured_or_failed(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    """Without measurements that were not valid where a valid one of the configuration took their place (`advisor record` tries
+    again): whoever drew them would be told that it cannot be measured, and the valid one would answer without noise."""
+    measured = {trial.candidate.key for trial in trials if trial.ok}
+    return tuple(
+        trial for trial in trials
+        if trial.outcome is not Outcome.INVALID_MEASUREMENT or trial.candidate.key not in measured
+    )  # fmt: skip
 
 
 def recorded_files() -> list[Path]:
@@ -180,7 +191,7 @@ def _noise(head: Head, trials: Sequence[Trial], objective: Objective) -> tuple[N
         return Noise(_own_deviations(rows), within), "repeated launches in the grid"
     for path in _noise_files(head):
         found = read_noise(path)
-        if not _explains(found.launches, rows):
+        if not _explains(found, within, head.samples, rows):
             why = f"few repeated launches in the grid, more apart than {path.name} explains"
             return Noise(_own_deviations(rows), within), why
         return Noise(found.launches, within or found.rest), path.name
@@ -202,13 +213,17 @@ def _own_deviations(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
     )
 
 
-def _explains(launches: Sequence[float], rows: Sequence[Sequence[float]]) -> bool:
-    """Whether repeats may differ as they do by a file's deviations between launches: chi-squared over all of them."""
+def _explains(file: FileNoise, within: float, samples: int, rows: Sequence[Sequence[float]]) -> bool:
+    """Whether repeats may differ as they do by a file's launches, of which there are few too: an F test over all of them.
+
+    `within`: of one seed on one launch, 0 where the grid does not tell it; `samples`: seeds of a launch, whose mean is its figure.
+    """
     free = sum(len(row) - 1 for row in rows)
-    if not launches or not free:
-        return True
     squares = sum((value - statistics.fmean(row)) ** 2 for row in rows for value in row)
-    return float(chi2.sf(squares / statistics.pvariance(launches), free)) >= UNLIKELY
+    variance = file.launch**2 + (within or file.rest) ** 2 / max(1, samples)
+    if not squares or not variance:
+        return not squares
+    return float(fisher.sf(squares / free / variance, free, len(file.launches) - 1)) >= UNLIKELY
 
 
 def _within(trials: Sequence[Trial], objective: Objective) -> float:

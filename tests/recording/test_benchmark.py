@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import statistics
 
 import pytest
@@ -185,6 +186,36 @@ def test_a_noise_file_is_believed_unless_the_grids_own_repeats_contradict_it(tmp
         found = load(twice)
         assert found.noise_source.startswith(source)
     assert found.launch_noise == pytest.approx(math.log(1.2) / math.sqrt(2), rel=0.01)
+
+
+def test_few_launches_of_a_noise_file_tell_their_spread_roughly():
+    from benchmarks.grids import _explains
+    from benchmarks.verdict import fit_noise
+
+    rng, refused = random.Random(0), 0
+    for _ in range(2000):  # the same spread in the file and in the grid
+        file = fit_noise("three", [[math.exp(rng.gauss(0, 0.01))] for _ in range(3)])
+        refused += not _explains(file, 0.0, 1, [[rng.gauss(0, 0.01), rng.gauss(0, 0.01)]])
+    assert refused < 0.02 * 2000
+    still = fit_noise("still", [[100.0, 100.0]] * 3)
+    pair = [[0.0, 0.01]]
+    assert _explains(still, 0.0, 2, []) and _explains(still, 0.0, 2, [[1.0, 1.0]]) and not _explains(still, 0.0, 2, pair)
+    assert _explains(still, 0.01, 2, pair)  # the seeds alone differ as much
+
+
+def test_an_invalid_measurement_that_was_made_again_is_left_aside(tmp_path):
+    """Or half of the searches would be told that it cannot be measured, and the other half see its figure without noise."""
+    path = synthetic.write_grid(tmp_path / "grid.jsonl")
+    before, lines = load(path), path.read_text().splitlines()
+    good = next(json.loads(line) for line in lines if '"event":"trial"' in line and '"outcome":"ok"' in line and '"S1"' in line)
+    died = next(json.loads(line) for line in lines if '"event":"trial"' in line and '"outcome":"crashed"' in line)
+    for of in (good, died):
+        of["trial"] |= {"outcome": "invalid_measurement", "reason": "cached-prompts: 3.0%"}
+    path.write_text("\n".join([*lines, json.dumps(good)]) + "\n")
+    after = load(path)
+    assert after.trials == before.trials and after.noise == before.noise and after.whole_s == before.whole_s
+    path.write_text("\n".join([*lines, json.dumps(died)]) + "\n")
+    assert len(load(path).trials) == len(before.trials) + 1  # nothing took its place
 
 
 def test_a_drawn_order_is_drawn(case):
