@@ -92,14 +92,22 @@ def _of(kind: Invalid, text: str | None) -> list[Problem]:
 def allowed_prefix_hits(workload: Workload, vocabulary: int = 0) -> float:
     """Share of prompt tokens that may come from the prefix cache.
 
-    Prompts are new in each sample, so only the shared prefix may be found, prompts that equal another one of the sample,
-    and a small tolerance or, in a small sample, one prompt. vLLM's random data set knows as many prompts as the vocabulary has
-    entries (measure/client.py), so of n prompts about n^2 / 2 vocabulary equal an earlier one (birthday problem): 3% of 2,000
+    Prompts are new in each sample, so only the shared prefix may be found, the rest of prompts that equal another one of the
+    sample, and a small tolerance or, in a small sample, one prompt. vLLM's random data set knows as many prompts as the vocabulary
+    has entries (measure/client.py), so of n prompts about n^2 / 2 vocabulary equal an earlier one (birthday problem): 3% of 2,000
     prompts where the vocabulary has 32,000 entries. They are the same ones for every candidate.
     """
     shared = workload.shared_prefix_tokens / (workload.shared_prefix_tokens + workload.input_tokens)
-    recurring = workload.num_prompts / (2 * vocabulary) if vocabulary else 0.0
+    recurring = _recurring(workload.num_prompts, vocabulary) * (1 - shared)
     return min(1.0, shared + recurring + max(CACHE_TOLERANCE, 1 / workload.num_prompts))
+
+
+def _recurring(prompts: int, vocabulary: int) -> float:
+    """Expected share of so many draws that equal an earlier one; 0 where the number of entries is not known."""
+    if vocabulary < 2:
+        return 0.0
+    different = -vocabulary * math.expm1(prompts * math.log1p(-1 / vocabulary))
+    return 1 - different / prompts
 
 
 def _failures(requests: Requests, workload: Workload) -> list[Problem]:
