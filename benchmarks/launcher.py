@@ -195,7 +195,10 @@ def benches(given: argparse.Namespace) -> Iterator[Bench]:
         bench = Bench(facts, serve_args, env, folder, warm)
         if given.measure:
             bench.workload = load_workload(given.measure)
-            client = BenchClient(facts.engine.python, facts.model.model, root=folder, log=folder / "bench.log")
+            client = BenchClient(
+                facts.engine.python, facts.model.model, root=folder, log=folder / "bench.log",
+                vocabulary=facts.model.vocab_size,
+            )  # fmt: skip
             bench.client = stack.enter_context(client)
         yield bench
 

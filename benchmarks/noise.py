@@ -64,7 +64,9 @@ def record(request: TuneRequest, launches: int, command: str, output: Path, wrap
     folder = request.runs / f"noise-{request.study or request.workload.name}"
     folder.mkdir(parents=True, exist_ok=True)
     result = _head(request, facts, command)
-    with BenchClient(facts.engine.python, facts.model.model, root=folder, log=folder / "bench.log") as client:
+    with BenchClient(
+        facts.engine.python, facts.model.model, root=folder, log=folder / "bench.log", vocabulary=facts.model.vocab_size
+    ) as client:
         runner = RealRunner(
             facts,
             request.workload,
