@@ -44,8 +44,9 @@ class Gains:
         ]
         works = [trial for trial in told if trial.ok and slo_violation(trial, objective) <= 0]
         self._worked = _counts(works)
-        self._failed = _counts([trial for trial in told if trial not in works])
-        self._tried = {value for trial in told for value in values_of(trial.candidate)}
+        again = _again([trial for trial in told if _is_invalid(trial)])
+        self._failed = _counts([trial for trial in told if trial not in works and not _is_invalid(trial)]) + again
+        self._tried = {value for trial in told if not _is_invalid(trial) for value in values_of(trial.candidate)} | set(again)
         self._foretold = {value for point in known if not point.hint for value in values_of(point.candidate)}
         self._models: list[tuple[Effects, Candidate]] = []
         self._tried_in_full = _in_full(works)
@@ -63,7 +64,7 @@ class Gains:
         return np.max(each, axis=0) * np.array([self._chance(item) for item in candidates])
 
     def unseen(self, candidate: Candidate) -> frozenset[Word]:
-        """Its values that no trial has had and of which nothing is known from elsewhere."""
+        """Its values that no trial has had, or one that could not be measured, and of which nothing is known from elsewhere."""
         return values_of(candidate) - self._tried - self._foretold
 
     def tells_apart(self, candidate: Candidate) -> bool:
@@ -109,6 +110,15 @@ def _points(trials: Sequence[Trial], objective: Objective, noise: float) -> list
         Point(trial.candidate, sign * math.log(value / default), noise * (_DROPPED if trial.dropped else 1.0))
         for trial, value in found
     ]
+
+
+def _is_invalid(trial: Trial) -> bool:
+    return trial.outcome is Outcome.INVALID_MEASUREMENT
+
+
+def _again(invalid: Sequence[Trial]) -> Counter[Word]:
+    """Of each value, how often it could not be measured after the first time: once may be the machine's fault."""
+    return Counter({value: times - 1 for value, times in _counts(invalid).items() if times > 1})
 
 
 def _in_full(works: Sequence[Trial]) -> list[Candidate]:

@@ -47,6 +47,17 @@ def test_what_failed_halves_the_hope_of_what_it_shares():
     assert not Gains(died, THROUGHPUT).unseen(Candidate({"b": 1}))  # it was tried
 
 
+def test_a_value_that_could_not_be_measured_once_is_as_good_as_untried():
+    """That says nothing about it (advisor/search/feasibility.py); twice is enough to stop asking."""
+    fine, value, probe = [BASE, trial(1, {"a": 1}, 1000.0)], Candidate({"b": 1}), Candidate({"b": 1, "c": 1})
+    invalid = [trial(2 + n, {"b": 1, "a": n}, outcome=Outcome.INVALID_MEASUREMENT, reason="too-short") for n in range(3)]
+    once, twice, thrice = (Gains([*fine, *invalid[:count]], THROUGHPUT) for count in (1, 2, 3))
+    hope = gain(fine, probe)[0]
+    assert once.unseen(value) and once.of([probe])[0] == pytest.approx(hope)
+    assert not twice.unseen(value) and twice.of([probe])[0] == pytest.approx(hope / 2)
+    assert not thrice.unseen(value) and thrice.of([probe])[0] == pytest.approx(hope / 10)
+
+
 def test_a_candidate_that_breaks_the_slo_is_not_the_best_so_far():
     slo = Objective(slo=(SloLimit("ttft_ms", 500.0),))
     broken = trial(1, {"a": 1}, 2000.0)

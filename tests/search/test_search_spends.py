@@ -4,15 +4,16 @@ import statistics
 
 import pytest
 
-from advisor.records import Candidate
+from advisor.records import Candidate, Outcome
 from advisor.search.budget import Budget
 from advisor.search.choice import Outlook
 from advisor.search.effects import Point
-from advisor.search.loop import recall
+from advisor.search.loop import recall, search
 from advisor.search.sampler import Sampler
 from advisor.search.untried import ENOUGH, NO_TIME, NOT_EXPECTED, untried
 from advisor.space.candidates import SettingChoices, first_candidates
 from tests.search.landscape import FLAT, LISTS, STEEP, THROUGHPUT, Server, run, space
+from tests.study_help import trial
 
 ALL = len(space().candidates)
 
@@ -119,6 +120,22 @@ def test_a_launch_that_does_not_fit_gives_way_to_one_that_does():
     dear = [item for item in untried if outlook.least_s([item]) > 85.0]
     assert outlook.best(dear, designed, 85.0) is None and outlook.best(dear, designed, 200.0) in dear
     assert outlook.best(untried, designed, 10.0) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_winner_is_found_though_its_first_measurement_was_not_valid(seed):
+    server = Server({**FLAT, "cudagraph_mode": {**FLAT["cudagraph_mode"], "FULL_DECODE_ONLY": 1.05}}, seed)
+    measured, wins = Server.__call__, {"cudagraph_mode": "FULL_DECODE_ONLY"}.items()
+
+    def disturbed(candidate):
+        made = measured(server, "search", candidate)
+        if sum(wins <= item.candidate.settings.items() for item in server.done) == 1 and wins <= candidate.settings.items():
+            made = trial(made.number, candidate.settings, outcome=Outcome.INVALID_MEASUREMENT, reason="failed", total_s=100.0)
+            server.done[-1] = made
+        return made
+
+    search(disturbed, Sampler(space(), THROUGHPUT, seed), Budget(1e9), THROUGHPUT, lambda: server.done)
+    assert best_worth(server) > 1.03
 
 
 def test_what_is_as_promising_comes_in_the_order_of_the_design():
