@@ -19,7 +19,7 @@ _NEARLY = 0.8  # of the best rate: then the fewest overrides win, and after them
 class Outlook:
     """What launches of untried candidates are expected to gain and to cost, after the trials so far.
 
-    `known`: figures of elsewhere (advisor/space/priors.py).
+    `known`: figures of elsewhere (advisor/search/priors.py).
     """
 
     def __init__(
