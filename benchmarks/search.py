@@ -223,7 +223,8 @@ def _curves(grid: dict[str, Any]) -> list[str]:
     rows = [f"    {name:<{width}} {''.join(_bar(value, low) for value in curve)}" for name, curve in curves.items()]
     minutes = grid["gpu_minutes_of_all"]
     return [
-        f"Best so far, from {low:.1%} (lowest bar) to 100% of the best, over 0 to {minutes:.0f} GPU minutes:",
+        f"What the best so far is really worth, from {low:.1%} (lowest bar) to 100% of the best, over 0 to {minutes:.0f} GPU "
+        "minutes; it falls where a lesser configuration measured better:",
         "",
         *rows,
     ]
@@ -241,7 +242,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--seeds", type=int, default=200, help="runs of each strategy on each grid")
     parser.add_argument(
-        "--grid", type=Path, nargs="+", help="grid files or study folders; default: benchmarks/recorded"
+        "--grid", type=Path, nargs="+", action="extend", help="grid files or study folders; default: benchmarks/recorded"
     )
     quick = [name for name in STRATEGIES if name not in SLOW]
     parser.add_argument(

@@ -224,6 +224,14 @@ def test_a_drawn_order_is_drawn(case):
     assert first != second and sorted(first) == sorted(second)
 
 
+def test_grid_may_be_repeated_and_may_have_several_files(monkeypatch, capsys):
+    """docs/evidence/README.md repeats it, a shell's FOLDER/*.jsonl gives several at once."""
+    asked = []
+    monkeypatch.setattr(benchmark, "report", lambda grids, *_: asked.extend(grids) or {"grids": {}})
+    benchmark.main(["--grid", "a.jsonl", "--grid", "b.jsonl", "c.jsonl"])
+    assert [str(item) for item in asked] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+
+
 def test_without_a_grid_it_says_so(monkeypatch):
     monkeypatch.setattr(benchmark, "recorded_files", list)
     with pytest.raises(SystemExit, match="no grid is recorded"):
