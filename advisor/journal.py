@@ -65,6 +65,11 @@ class Study:
     def _journal_path(self) -> Path:
         return self.folder / "trials.jsonl"
 
+    @property
+    def kept_in(self) -> Path:
+        """What a person keeps to go on later."""
+        return self.folder
+
     def __enter__(self) -> Study:
         return self
 

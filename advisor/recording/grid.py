@@ -97,6 +97,10 @@ class Grid(Study):
     def _journal_path(self) -> Path:
         return self.path
 
+    @property
+    def kept_in(self) -> Path:
+        return self.path
+
     def _open(self, identity: Mapping[str, Any]) -> str:
         if not self.path.exists():
             write_atomically(self.path, head_line(self.head))

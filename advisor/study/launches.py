@@ -185,4 +185,4 @@ def check_baseline(trial: Trial, study: Study) -> None:
 
 def how_to_continue(study: Study) -> str:
     whole = sum(trial.outcome is not Outcome.INTERRUPTED for trial in study.trials)
-    return f"finished trials kept in {study.folder}: {whole}; the same command goes on from there"
+    return f"finished trials kept in {study.kept_in}: {whole}; the same command goes on from there"

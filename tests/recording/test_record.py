@@ -114,10 +114,11 @@ def test_ctrl_c_keeps_what_is_whole_and_the_same_command_goes_on(go, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(FakeClient, "sample", stopped)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted) as stopped_early:
             go(configs=3)
     assert children() == []
     path = tmp_path / "recorded" / "grid.jsonl"
+    assert stopped_early.value.hint == f"finished trials kept in {path}: 1; the same command goes on from there"
     assert [item.outcome for item in read_grid(path).trials] == [Outcome.OK, Outcome.INTERRUPTED]
     with path.open("a") as file:
         file.write('{"event":"trial","trial":{"number":')  # and the machine was cut off in the middle of a line
