@@ -159,7 +159,8 @@ def _of_strategy(runs: Sequence[Run], names: Sequence[str]) -> dict[str, Any]:
         "final_regret_worst_decile": sorted(run.regret for run in runs)[math.ceil(0.9 * len(runs)) - 1],
         "runs": len(runs),
         **whole,
-        "curve": [statistics.median(run.curve[i] for run in runs) for i in range(POINTS)],
+        # The low median: half of the runs may have no launch yet (0), and what lies between that and a share is no share.
+        "curve": [statistics.median_low(run.curve[i] for run in runs) for i in range(POINTS)],
     }
 
 

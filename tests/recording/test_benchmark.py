@@ -108,6 +108,12 @@ def test_a_target_that_is_never_reached_is_infinite_and_says_so():
     assert (told["median"], told["high"]) == (None, None) and told["reached"] == pytest.approx(1 / 3)
 
 
+def test_a_curve_has_no_value_between_a_run_without_a_launch_and_one_with():
+    runs = [benchmark.Run((1.0,), (1.0,), 0.0, curve=(first, *[1.0] * (benchmark.POINTS - 1))) for first in (0.0, 0.96)]
+    told = benchmark._of_strategy(runs, ["98%"])["curve"]
+    assert told[0] == 0.0 and told[1:] == [1.0] * (benchmark.POINTS - 1)
+
+
 def test_who_knows_the_answer_needs_the_default_and_the_quickest_launch_that_is_good_enough(case):
     good = [key for key in case.truth if case.share(key) >= 0.98]
     costs = {key: statistics.fmean(item.total_s for item in case.trials if item.candidate.key == key) for key in case.keys}
