@@ -14,7 +14,7 @@ _ADVICE = {
     Invalid.CLIENT_BOUND: "give the client more: --client-processes, or a machine with free cores; or lower the load",
     Invalid.CLIENT_DIED: "bench.log in the study's folder has the client's last words",
     Invalid.CACHED_PROMPTS: "does something else send requests to this server? the same command measures it again",
-    Invalid.OTHER_PROMPTS: "was the tokenizer or vLLM changed meanwhile? begin anew with another --study",
+    Invalid.OTHER_PROMPTS: "was the tokenizer or vLLM changed meanwhile? begin anew: another --study, in `record` another --output",
     Invalid.PREEMPTIONS: "lower the load or give more KV cache; `preemptions: allowed` in the workload file if it is meant",
     Invalid.JIT_COMPILED: "the same command measures it again, with more kernels in the server's caches",
     Invalid.ANOTHER_SERVER: "does something else send requests to this server? the same command measures it again",
