@@ -16,7 +16,7 @@ import typer
 from advisor import __version__, cli_grids, cli_steps
 from advisor import cli_options as options
 from advisor.cli_output import columns, note, output_lost, say
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, Interrupted
 
 FAULT = 70  # EX_SOFTWARE of sysexits.h; python's own, 1, is an answer here: a profile that does not hold, findings of a command
 
@@ -31,8 +31,11 @@ def main() -> NoReturn:
     except AdvisorError as error:
         _end(error)
     except KeyboardInterrupt:
-        note("advisor: stopped")
-        sys.exit(130)
+        _end(Interrupted("stopped"))
+    except SystemExit as ended:
+        if ended.code == Interrupted.exit_code:  # typer's, for Ctrl-C inside of a command: it says nothing
+            note("advisor: stopped")
+        raise
     except Exception as error:
         if isinstance(error, OSError) and _of_typer(error):
             _end(output_lost(error))
@@ -42,6 +45,8 @@ def main() -> NoReturn:
 
 
 def _end(error: AdvisorError) -> NoReturn:
+    if isinstance(error, Interrupted) and sys.stderr.isatty():
+        note("")  # below the terminal's ^C
     note(f"advisor: {error.problem}")
     for line in (error.hint or "").splitlines():
         note(f"  {line}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ import typer
 
 from advisor import cli_options as options
 from advisor.cli_output import note, say
+from advisor.errors import Interrupted
 
 ModelOrFile = Annotated[str | None, typer.Option(help="Model folder or hub id.")]
 FromFile = Annotated[
@@ -79,7 +82,8 @@ def anatomy(
             planning.parse_batch_sizes(batch_sizes), context, steps, engine_python, output,
             f"advisor {shlex.join(sys.argv[1:])}",
         )  # fmt: skip
-        document, path = measured(wish, note)
+        with _ctrl_c_is_told():
+            document, path = measured(wish, note)
     drawn = plot_anatomy(document, path, plot, note)
     say(text(document) if as_json else f"{told(document)}\n\n" + "\n".join(map(str, filter(None, (path, drawn)))))
 
@@ -158,8 +162,20 @@ def attention(
             model or "", gpu, tuple(split_serve_args(serve_args)), parse_env(env or []), parse_backends(backends), wanted,
             parse_duration_s(budget, "--budget"), engine_python, output, f"advisor {shlex.join(sys.argv[1:])}",
         )  # fmt: skip
-        document, path = measured(wish, note)
+        with _ctrl_c_is_told():
+            document, path = measured(wish, note)
     say(text(document) if as_json else f"{told(document)}\n\n{path}")
     if plot:  # after all figures are told, which it cannot spoil then
         write_heat_map(document, plot)
         say("" if as_json else str(plot), end="" if as_json else "\n")
+
+
+@contextlib.contextmanager
+def _ctrl_c_is_told() -> Iterator[None]:
+    """Typer would end the command without a word. Each engine's process has ended with its own context by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "stopped; no engine is running", "the same command goes on from what was measured"
+        ) from None

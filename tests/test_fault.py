@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from advisor import cli
 
@@ -36,3 +37,29 @@ def test_how_children_end_is_known_where_whoever_started_us_ignored_that(monkeyp
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert codes == [3]
+
+
+def test_ctrl_c_inside_of_a_command_is_told(monkeypatch, capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    app = typer.Typer()
+    app.command()(stopped)
+    monkeypatch.setattr(cli, "app", lambda: app([]))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130 and capsys.readouterr().err.endswith("advisor: stopped\n")
+
+
+@pytest.mark.parametrize("words", [["anatomy"], ["attention"]])
+def test_ctrl_c_while_steps_are_timed_says_how_to_go_on(monkeypatch, capsys, words):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"advisor.{words[0]}.run.{words[0]}", stopped)
+    monkeypatch.setattr(sys, "argv", ["advisor", *words, "--model", "m", "--gpu", "cpu"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 130
+    assert said.endswith("advisor: stopped; no engine is running\n  the same command goes on from what was measured\n")
