@@ -27,11 +27,9 @@ import contextlib
 import gc
 import importlib
 import importlib.util
-import json
 import os
 import re
 import statistics
-import tempfile
 import time
 
 PACKED = re.compile(r"qweight|weight_packed")  # of 4-bit layouts: eight values in 32 bits
@@ -49,7 +47,7 @@ def beside(name: str):
     return module
 
 
-figures, stepped = beside("anatomy_figures"), beside("stepped_engine")
+figures, stepped, trace = beside("anatomy_figures"), beside("stepped_engine"), beside("step_trace")
 Batch, Refusal, settle = stepped.Batch, stepped.Refusal, stepped.settle
 
 
@@ -128,22 +126,7 @@ class Anatomy(stepped.SteppedEngine):
         raise RuntimeError("the prompt was never done")
 
     def traced(self, work) -> tuple:
-        """(events of a trace of `work`, its wall seconds). On CUDA only what CUPTI sees, which costs the host less."""
-        from torch.profiler import ProfilerActivity, profile
-
-        # As torch itself sets them where it knows of graphs: CUPTI must not be taken down and set up again.
-        os.environ.update(TEARDOWN_CUPTI="0", DISABLE_CUPTI_LAZY_REINIT="1")
-        with profile(activities=[ProfilerActivity.CUDA if self.cuda else ProfilerActivity.CPU]) as profiler:
-            begun = time.perf_counter()
-            work()
-            if self.cuda:
-                self.drain()
-            wall = time.perf_counter() - begun
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trace.json")
-            profiler.export_chrome_trace(path)
-            with open(path) as file:
-                return json.load(file)["traceEvents"], wall
+        return trace.traced(work, self.drain if self.cuda else None)
 
 
 # ---------------------------------------------------------------- what is held

@@ -5,6 +5,8 @@ JSON lines, standard input to standard output, until the input ends; every answe
     {"do": "decode", "batch", "context", "warmup", "steps", "limit_s"}
     {"do": "prefill", "batch", "context", "warmup", "steps", "limit_s", "seed"}
     {"do": "mixed", "batch", "context", "chunk", "warmup", "steps", "limit_s", "seed"}
+    {"do": "trace", "phase": one of these, "windows", and what that one takes}    GPU time of such a step, under torch.profiler
+Traces come after all timings: CUPTI, once it is there, stays and slows the host.
 
 A step is one of the engine core's own: schedule, execute, sample, take the tokens back; its time is from its end back to the
 end of the one before, in a row of steps of one composition, so that host work hides behind the GPU as it does in a server:
@@ -27,6 +29,7 @@ import itertools
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 
 
 def beside(name: str):
@@ -39,7 +42,7 @@ def beside(name: str):
     return module
 
 
-figures, stepped = beside("anatomy_figures"), beside("stepped_engine")
+figures, stepped, trace = beside("anatomy_figures"), beside("stepped_engine"), beside("step_trace")
 Batch, Late, Refusal = stepped.Batch, stepped.Late, stepped.Refusal
 
 
@@ -52,7 +55,7 @@ class Attention(stepped.SteppedEngine):
     def after_loading(self, config) -> dict:  # noqa: ARG002
         return {"attention": attention_of(self.model())}
 
-    def do_decode(self, batch: int, context: int, warmup: int, steps: int, limit_s: float) -> dict:
+    def do_decode(self, batch: int, context: int, warmup: int, steps: int, limit_s: float, windows: int = 0) -> dict:
         """The middle one of the steps has `context` tokens a request, on average."""
         begun, until = time.perf_counter(), time.perf_counter() + limit_s
         with Batch(self, batch, context - warmup - steps // 2, warmup + steps, until=until) as running:
@@ -60,12 +63,14 @@ class Attention(stepped.SteppedEngine):
             with Scheduled(self.core.scheduler) as scheduled:
                 running.steps(warmup)
                 first = running.mean_tokens()
-                times = running.steps(steps)
+                found = self.watched(running.steps, steps, windows)
             tokens = (first + running.mean_tokens()) / 2
         scheduled.check({1: batch}, warmup + steps)
-        return {**told(times, tokens), "fill_s": round(filled - begun, 3)}
+        return {**found, "context_tokens": round(tokens, 1), "steps": steps, "fill_s": round(filled - begun, 3)}
 
-    def do_prefill(self, batch: int, context: int, warmup: int, steps: int, limit_s: float, seed: int) -> dict:
+    def do_prefill(
+        self, batch: int, context: int, warmup: int, steps: int, limit_s: float, seed: int, windows: int = 0
+    ) -> dict:
         begun, until = time.perf_counter(), time.perf_counter() + limit_s
         stepped.needs_kv(self, 2 * batch * (context + 16))  # those of two steps are held at once where steps overlap
         stepped.settle(self.core, self.engine)
@@ -76,12 +81,12 @@ class Attention(stepped.SteppedEngine):
             Budget(self.core.scheduler, batch * context),
             Scheduled(self.core.scheduler) as scheduled,
         ):
-            times = self.row(warmup, steps, until)
+            found = self.row(warmup, steps, windows, until)
         scheduled.check({context: batch}, warmup + steps)
-        return {**told(times, context), "fill_s": round(filled - begun, 3)}
+        return {**found, "context_tokens": context, "steps": steps, "fill_s": round(filled - begun, 3)}
 
     def do_mixed(
-        self, batch: int, context: int, chunk: int, warmup: int, steps: int, limit_s: float, seed: int
+        self, batch: int, context: int, chunk: int, warmup: int, steps: int, limit_s: float, seed: int, windows: int = 0
     ) -> dict:
         begun, until = time.perf_counter(), time.perf_counter() + limit_s
         prompt, count = context - warmup - steps // 2, warmup + steps
@@ -89,29 +94,56 @@ class Attention(stepped.SteppedEngine):
             filled, tokens = time.perf_counter(), running.mean_tokens() + warmup + steps / 2
             running.names += self.add(count + 1, chunk, 1, seed=row_seed("mixed", batch, context, seed))
             with Budget(self.core.scheduler, batch + chunk), Scheduled(self.core.scheduler) as scheduled:
-                times = self.row(warmup, steps, until)
+                found = self.row(warmup, steps, windows, until)
         scheduled.check(Counter({1: batch}) + Counter({chunk: 1}), count)
-        return {**told(times, tokens), "fill_s": round(filled - begun, 3)}
+        return {**found, "context_tokens": round(tokens, 1), "steps": steps, "fill_s": round(filled - begun, 3)}
 
-    def row(self, warmup: int, steps: int, until: float) -> list:
-        """Seconds of `steps` steps, after `warmup` others. Raises Late; kernels may be built in any of them."""
+    def do_trace(self, phase: str, **asked) -> dict:
+        """A row of such steps again, cut into `windows` equal traces: what they differ by is the noise of the GPU's time."""
+        if not self.cuda:
+            raise Refusal("a processor: there is no GPU time")
+        return getattr(self, f"do_{phase}")(**asked)
+
+    def row(self, warmup: int, steps: int, windows: int, until: float) -> dict:
+        """What is told of `steps` steps, after `warmup` others. Raises Late; kernels may be built in any of them."""
+        self.in_time(warmup, until)
+        return self.watched(lambda count: self.in_time(count, until), steps, windows)
+
+    def in_time(self, count: int, until: float) -> list:
+        """Seconds of each of `count` steps. Raises Late."""
         step, ends = self.engine.engine_core.get_output, []
-        for _ in range(warmup + steps + 1):
+        for _ in range(count + 1):
             ends.append(time.perf_counter())
             if ends[-1] > until:
                 raise Late(f"the time was over after {len(ends) - 1} steps")
-            if len(ends) <= warmup + steps:
+            if len(ends) <= count:
                 step()
-        return [end - begun for begun, end in itertools.pairwise(ends[warmup:])]
+        return [end - begun for begun, end in itertools.pairwise(ends)]
+
+    def watched(self, take: Callable[[int], list], steps: int, windows: int) -> dict:
+        """`take` makes so many steps and tells the seconds of each; with `windows` they are traced and not timed."""
+        if not windows:
+            return told(take(steps))
+        each, found = steps // windows, []
+        for _ in range(windows):
+            events, wall = trace.traced(lambda: take(each), self.drain)
+            found.append(figures.trace_figures(events, each, wall, cuda=True))
+        return gpu_told(found)
 
 
-def told(times: list, tokens: float) -> dict:
-    return {
-        "step_ms": figures.quartiles(times),
-        "slowest_ms": round(max(times) * 1000, 4),
-        "context_tokens": round(tokens, 1),
-        "steps": len(times),
-    }
+def told(times: list) -> dict:
+    return {"step_ms": figures.quartiles(times), "slowest_ms": round(max(times) * 1000, 4)}
+
+
+def gpu_told(traces: list) -> dict:
+    """Milliseconds a step in which the GPU had work, on average and in the least and the most of the traces.
+
+    None with the reason where one of them is lost.
+    """
+    lost = [found["gpu_reason"] for found in traces if found["gpu_ms"] is None]
+    times = [0.0] if lost else [found["gpu_ms"] for found in traces]
+    gpu = {"mean": round(sum(times) / len(times), 4), "low": min(times), "high": max(times)}
+    return {"gpu_ms": None if lost else gpu, "gpu_reason": lost[0] if lost else None}
 
 
 def row_seed(phase: str, batch: int, context: int, seed: int) -> int:
