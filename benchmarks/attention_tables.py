@@ -9,7 +9,7 @@ from typing import Any
 from advisor.attention.document import read
 from advisor.attention.grid import MIXED, PHASES
 from advisor.attention.plot import write_heat_map
-from advisor.attention.table import missing, phase_lines
+from advisor.attention.table import gpu_lines, missing, phase_lines
 from benchmarks.markdown import command, conditions, markdown, paragraph
 
 
@@ -21,7 +21,7 @@ def attention(path: Path) -> str:
         conditions(document, path.name, details),
         "\n".join(map(command, document["commands"])),
         f"![Who wins which phase, batch size and context]({path.stem}.svg)",
-        *(_phase(document, phase) for phase in PHASES),
+        *(made(document, phase) for phase in PHASES for made in (_phase, _gpu)),
         "\n".join(paragraph(text, "- ") for text in document["words"]),
         "\n".join(paragraph(text, "- ") for text in missing(document)),
     ]
@@ -37,6 +37,12 @@ def _phase(document: Mapping[str, Any], phase: str) -> str:
         f"{phase.capitalize()}, milliseconds a step{prompt}, and how much longer it takes than {document['default']}'s:"
     )
     return f"{title}\n\n{markdown(header, lines)}"
+
+
+def _gpu(document: Mapping[str, Any], phase: str) -> str:
+    """Nothing where no step of the phase was traced."""
+    header, lines = gpu_lines(document, phase)
+    return f"GPU time of a {phase} step, milliseconds:\n\n{markdown(header, lines)}" if lines else ""
 
 
 def headline(path: Path) -> str:

@@ -10,6 +10,7 @@ from advisor.attention.arms import Arm
 from advisor.attention.grid import Cell
 from advisor.attention.measure import MEASURED, OTHER, to_repeat
 from advisor.attention.rows import by_key
+from advisor.attention.traces import to_trace
 from advisor.attention.winners import comparison
 from advisor.attention.words import sentences
 from advisor.errors import InputError
@@ -61,14 +62,18 @@ def left_out(document: dict[str, Any], cells: Iterable[tuple[Cell, str]]) -> Non
     document["left_out"] = list(known.values())
 
 
-def is_done(state: Mapping[str, Any] | None, arm: Arm, cells: Sequence[Cell]) -> bool:
-    """Whether a backend needs no start: all cells were answered, those of vLLM's own choice twice, or vLLM runs another instead."""
+def is_done(state: Mapping[str, Any] | None, arm: Arm, cells: Sequence[Cell], gpu: bool) -> bool:
+    """Whether a backend needs no start: all cells were answered, those of vLLM's own choice twice, and on a GPU traced; or vLLM
+    runs another instead.
+    """
     if state is None or state["status"] not in (MEASURED, OTHER):
         return False
     if state["status"] == OTHER:
         return True
     known = by_key(state["rows"])
-    return all(cell.key in known for cell in cells) and not (arm.default and to_repeat(cells, state["rows"]))
+    if not all(cell.key in known for cell in cells) or (arm.default and to_repeat(cells, state["rows"])):
+        return False
+    return not (gpu and to_trace(cells, state["rows"]))
 
 
 def save(path: Path, document: dict[str, Any]) -> None:

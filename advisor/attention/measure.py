@@ -11,6 +11,7 @@ from advisor.attention.arms import Arm, active, not_as_asked
 from advisor.attention.grid import DECODE, WARMUP, Cell, steps_of
 from advisor.attention.rows import LATE, by_key, in_order, is_measured, is_refusal, key_of, row_of, with_repeat
 from advisor.attention.shares import Shares
+from advisor.attention.traces import NO_TIME, to_trace, trace_of, with_gpu_time, without_gpu_time
 from advisor.engine.logs import parse_active
 from advisor.stepping.ahead import Ahead
 from advisor.stepping.figures import is_steady, spread
@@ -28,7 +29,10 @@ _REASON = 400  # characters
 
 @dataclass(frozen=True)
 class Measuring:
-    """What all backends have in common. `clean` takes paths and secrets out of a text; logs go into `logs`."""
+    """What all backends have in common. `clean` takes paths and secrets out of a text; logs go into `logs`.
+
+    `gpu`: there is one, whose time can be traced.
+    """
 
     model: str
     cells: Sequence[Cell]
@@ -36,6 +40,7 @@ class Measuring:
     logs: Path
     clean: Callable[[str], str]
     shares: Shares
+    gpu: bool = False
 
 
 @dataclass
@@ -51,6 +56,10 @@ class Run:
 
 class _Stopped(Exception):
     """The rest is not measured, for the reason that is told."""
+
+
+class _Over(_Stopped):
+    """The time is over."""
 
 
 def process(name: str, python: str, environment: Mapping[str, str], logs: Path) -> TargetProcess:
@@ -102,6 +111,7 @@ class _Asking:
     def __init__(self, state: dict[str, Any], run: Run, measuring: Measuring, log: Path, ahead: Ahead):
         self._state, self._run, self._measuring, self._log, self._ahead = state, run, measuring, log, ahead
         self._asked: Cell | None = None
+        self._tracing = False
         self._failures = 0
         self._until = 0.0
 
@@ -118,6 +128,8 @@ class _Asking:
             yield
         if self._run.arm.default:
             yield from self._repeat(engine)
+        if self._measuring.gpu:
+            yield from self._trace(engine, shares.tracing_until(begun))
         self._state["status"] = MEASURED
 
     def _start(self, engine: TargetProcess) -> None:
@@ -141,6 +153,34 @@ class _Asking:
             self._put(with_repeat(by_key(self._state["rows"])[cell.key], answer))
             yield
 
+    def _trace(self, engine: TargetProcess, until: float) -> Iterator[None]:
+        """GPU times, after all others: the profiler stays in the process and slows the host. After `until` no more of them."""
+        self._tracing, whole = True, self._until
+        self._until, lost = min(whole, until), 0
+        for cell in self._untraced():
+            try:
+                answer = self._ask(engine, cell, lambda left_s, cell=cell: trace_of(cell, left_s), "traced")
+            except _Over:
+                if self._until == whole:
+                    raise
+                self._give_up(NO_TIME)
+                return
+            row = with_gpu_time(by_key(self._state["rows"])[cell.key], answer, self._measuring.clean)
+            self._put(row)
+            lost = lost + 1 if row["gpu_ms"] is None else 0
+            if lost == _IN_A_ROW:
+                self._give_up(row["gpu_reason"])
+                return
+            yield
+
+    def _untraced(self) -> list[Cell]:
+        return to_trace(self._measuring.cells, self._state["rows"])
+
+    def _give_up(self, reason: str) -> None:
+        """No more traces, for this reason."""
+        for cell in self._untraced():
+            self._put(without_gpu_time(by_key(self._state["rows"])[cell.key], reason))
+
     def _steadier(self, engine: TargetProcess, cell: Cell, seed: int, done: str) -> dict[str, Any]:
         """The answer; if its steps were not steady, the steadier one of two, as long as there is time. Raises as _answer does."""
         first = self._answer(engine, cell, seed, done)
@@ -153,15 +193,21 @@ class _Asking:
         return second if second["ok"] and spread(second["step_ms"]) < spread(first["step_ms"]) else first
 
     def _answer(self, engine: TargetProcess, cell: Cell, seed: int, done: str) -> dict[str, Any]:
-        """Raises _Stopped where the time is over or the engine seems to be broken."""
+        """Raises as _ask does."""
+        return self._ask(engine, cell, lambda left_s: request_of(cell, self._measuring.steps, left_s, seed), done)
+
+    def _ask(
+        self, engine: TargetProcess, cell: Cell, request: Callable[[float], dict[str, Any]], done: str
+    ) -> dict[str, Any]:
+        """`request` takes the seconds that are left. Raises _Over where there are none, _Stopped where the engine seems broken."""
         left_s = self._until - self._measuring.shares.clock()
-        late = _Stopped(f"the time was over before everything was {done}; the same command goes on")
+        late = _Over(f"the time was over before everything was {done}; the same command goes on")
         if left_s <= 0:
             raise late
         if self._failures >= _IN_A_ROW:
             raise _Stopped("the engine failed several times in a row; the last rows say how")
         self._asked = cell
-        answer = engine.request(request_of(cell, self._measuring.steps, left_s, seed), left_s + _GRACE_S)
+        answer = engine.request(request(left_s), left_s + _GRACE_S)
         self._asked = None
         if answer.get("error_type") == LATE:
             raise late
@@ -175,7 +221,9 @@ class _Asking:
     def died(self, problem: str) -> None:
         """What was asked last is not asked first the next time."""
         known = by_key(self._state["rows"])
-        if self._asked and not (self._asked.key in known and is_measured(known[self._asked.key])):
+        if self._asked and self._tracing:
+            self._put(without_gpu_time(known[self._asked.key], self._measuring.clean(f"engine lost: {problem}")))
+        elif self._asked and not (self._asked.key in known and is_measured(known[self._asked.key])):
             answer = {"ok": False, "error_type": "engine lost", "error": problem}
             self._put(row_of(self._asked, answer, self._measuring.clean))
         self.ended(problem)

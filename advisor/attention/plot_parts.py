@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.attention.grid import PHASES
+from advisor.attention.phrases import names_of, place
 from advisor.attention.rows import Key, is_measured, key_of
 from advisor.attention.winners import AHEAD, TIE, UNSTEADY, WINS
-from advisor.attention.words import names_of, place
 from advisor.stepping.figures import bare_ms
 
 _SHORT = {

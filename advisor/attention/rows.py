@@ -11,7 +11,7 @@ from advisor.stepping.figures import is_steady, step_figures
 Key = tuple[str, int, int]
 REFUSED = ("Refusal",)  # error types that are an answer, and not the failure of an engine
 LATE = "Late"
-_REASON = 400  # characters
+REASON = 400  # characters
 
 
 def row_of(cell: Cell, answer: Mapping[str, Any], clean: Callable[[str], str]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def row_of(cell: Cell, answer: Mapping[str, Any], clean: Callable[[str], str]) -
         row["chunk"] = cell.chunk
     if not answer["ok"]:
         told = answer["error"] if is_refusal(answer) else f"{answer['error_type']}: {answer['error']}"
-        return {**row, "step_ms": None, "failed": not is_refusal(answer), "reason": clean(told)[:_REASON]}
+        return {**row, "step_ms": None, "failed": not is_refusal(answer), "reason": clean(told)[:REASON]}
     return {
         **row, **step_figures(answer["step_ms"]), "slowest_ms": answer["slowest_ms"],
         "context_tokens": answer["context_tokens"], "steps": answer["steps"], "fill_s": answer["fill_s"],
@@ -57,6 +57,11 @@ def by_key(rows: Sequence[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
 def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """As people read them, whatever was measured first."""
     return sorted(rows, key=lambda row: (PHASES.index(row["phase"]), row["context"], row["batch"]))
+
+
+def is_traced(row: Mapping[str, Any]) -> bool:
+    """Whether its GPU time is told; what older files hold has none."""
+    return row.get("gpu_ms") is not None
 
 
 def is_measured(row: Mapping[str, Any]) -> bool:

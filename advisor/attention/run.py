@@ -98,7 +98,8 @@ def _measured(
     refused = [(arm.name, clean.text(arm.refused)) for arm in wanted if arm.refused]
     documents.planned(document, [arm for arm in found if not arm.refused], refused, facts.engine.backends_error)
     documents.left_out(document, left_out)
-    measuring = Measuring(wish.model, cells, wish.wanted.steps, FOLDER / path.stem, clean.text, shares)
+    logs, gpu = FOLDER / path.stem, facts.gpu.kind != "cpu"
+    measuring = Measuring(wish.model, cells, wish.wanted.steps, logs, clean.text, shares, gpu)
     _all([arm for arm in wanted if not arm.refused], _Work(wish, facts, document, path, measuring, note, ahead))
     documents.save(path, document)  # sentences of this release, also where nothing was measured anew
     _check_any(document)
@@ -134,7 +135,9 @@ def _all(arms: Sequence[Arm], work: _Work) -> None:
 def _skipped(arm: Arm, work: _Work) -> bool:
     """Whether the file holds everything of it already."""
     name = _known_name(arm, work.document)
-    done = documents.is_done(work.document["backends"].get(name), arm, work.measuring.cells)
+    done = documents.is_done(
+        work.document["backends"].get(name), arm, work.measuring.cells, work.measuring.gpu
+    )
     if done:
         work.note(f"{name}: in {work.path} already")
     return done

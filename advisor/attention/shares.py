@@ -10,6 +10,7 @@ from advisor.attention.arms import Arm
 LEAST_S = 45.0  # no engine comes up and measures anything in less
 START_AT_LEAST_S = 300.0  # an 8B with nothing compiled yet took 211 s on an H200
 _DEFAULTS_SHARE = 2.0  # vLLM's own choice is measured twice
+_TRACES = 1 / 3  # of what a backend took until then, its start included
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,7 @@ class Shares:
     def measuring_until(self, begun: float, share_s: float) -> float:
         """When an arm that began at `begun` and is ready now has to stop: at its share's end, but not before LEAST_S."""
         return min(self.until, max(begun + share_s, self.clock() + LEAST_S))
+
+    def tracing_until(self, begun: float) -> float:
+        """When the traces of an arm that began at `begun`, and has timed its steps now, have to stop."""
+        return self.clock() + (self.clock() - begun) * _TRACES

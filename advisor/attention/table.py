@@ -9,9 +9,9 @@ from typing import Any
 from rich.table import Table
 
 from advisor.attention.grid import MIXED, PHASES
-from advisor.attention.rows import Key, by_key, is_measured
+from advisor.attention.phrases import names_of, place, spot
+from advisor.attention.rows import Key, by_key, is_measured, is_traced
 from advisor.attention.winners import AHEAD, ALONE, TIE, UNSTEADY, WINS
-from advisor.attention.words import names_of, place, spot
 from advisor.stepping.figures import bare_ms
 from advisor.stepping.tables import WIDTH, drawn, table
 
@@ -23,7 +23,8 @@ _NOT_CONSIDERED = "not among the backends vLLM considers"
 
 def told(document: Mapping[str, Any], width: int = WIDTH) -> str:
     """Everything, in the order in which it answers: steps of each phase, starts, words, and what there is no figure for."""
-    tables = [_phase(document, phase) for phase in PHASES] + [_starts(document["backends"])]
+    phases = [made(document, phase) for phase in PHASES for made in (_phase, _gpu)]
+    tables = [*phases, _starts(document["backends"])]
     wide = max(width, _COLUMN * (len(document["backends"]) + 3))  # figures that break in two are not read
     texts = [_head(document), *(drawn(one, wide) for one in tables if one.row_count)]
     return "\n\n".join(filter(None, [*texts, "\n".join([*document["words"], *missing(document)])]))
@@ -45,6 +46,14 @@ def _phase(document: Mapping[str, Any], phase: str) -> Table:
     return made
 
 
+def _gpu(document: Mapping[str, Any], phase: str) -> Table:
+    header, lines = gpu_lines(document, phase)
+    made = table(f"GPU time of a {phase} step, ms", (), header)
+    for line in lines:
+        made.add_row(*line)
+    return made
+
+
 def phase_lines(document: Mapping[str, Any], phase: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Cells down, backends across: vLLM's own choice in milliseconds, the others in milliseconds and beside it."""
     rows = {name: _rows(backend, phase) for name, backend in document["backends"].items()}
@@ -55,6 +64,23 @@ def phase_lines(document: Mapping[str, Any], phase: str) -> tuple[tuple[str, ...
         own = rows.get(default, {}).get(key)
         figures = [figure(rows[name].get(key), None if name == default else own) for name in shown]
         lines.append((str(cell["batch"]), str(cell["context"]), *figures, outcome(cell)))
+    return (*names_of(phase), *shown, "ahead"), lines
+
+
+def gpu_lines(document: Mapping[str, Any], phase: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The same of the GPU's time in a step; no lines where nothing was traced."""
+    traced = {
+        name: {key: row for key, row in _rows(backend, phase).items() if is_traced(row)}
+        for name, backend in document["backends"].items()
+    }
+    shown, default = [name for name, rows in traced.items() if rows], document["default"]
+    lines = []
+    for cell in (one for one in document["cells"] if one["phase"] == phase):
+        key = (phase, *place(cell))
+        own = traced.get(default, {}).get(key) if default in shown else None
+        figures = [gpu_figure(traced[name].get(key), None if name == default else own) for name in shown]
+        if any(figures):
+            lines.append((str(cell["batch"]), str(cell["context"]), *figures, outcome(cell["gpu"]) if "gpu" in cell else ""))
     return (*names_of(phase), *shown, "ahead"), lines
 
 
@@ -69,6 +95,12 @@ def figure(row: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> str:
     mark = "" if row["steady"] else "~"
     beside = f" {round((row['step_ms'] / own['step_ms'] - 1) * 100):+d}%" if own else ""
     return f"{mark}{bare_ms(row['step_ms'])}{beside}"
+
+
+def gpu_figure(row: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> str:
+    """As figure, of the GPU's time."""
+    beside = f" {round((row['gpu_ms'] / own['gpu_ms'] - 1) * 100):+d}%" if row and own else ""
+    return f"{bare_ms(row['gpu_ms'])}{beside}" if row else ""
 
 
 def outcome(cell: Mapping[str, Any]) -> str:
@@ -112,7 +144,14 @@ def missing(document: Mapping[str, Any]) -> list[str]:
     for name, backend in backends.items():
         for reason, where in _by_reason([row for row in backend["rows"] if not is_measured(row)], spot):
             found.setdefault(f"no figure of {where}: {reason}", []).append(name)
+        for reason, where in _by_reason(_lost(backend), spot, "gpu_reason"):
+            found.setdefault(f"no GPU time of {where}: {reason}", []).append(name)
     return said + [f"{', '.join(names)}: {told}" for told, names in found.items()]
+
+
+def _lost(backend: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Rows whose trace told nothing; those of older files were not traced."""
+    return [row for row in backend["rows"] if row.get("gpu_reason")]
 
 
 def _refused(refused: Sequence[Mapping[str, str]]) -> list[str]:
@@ -129,12 +168,14 @@ def plain(reason: str) -> str:
     return reason.replace("kv_cache_dtype not supported", "it does not take this --kv-cache-dtype")
 
 
-def _by_reason(found: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str]) -> list[tuple[str, str]]:
+def _by_reason(
+    found: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str], reason: str = "reason"
+) -> list[tuple[str, str]]:
     """(reason, names of what has it)."""
     reasons: dict[str, list[str]] = {}
     for one in found:
-        reasons.setdefault(one["reason"], []).append(name(one))
-    return [(reason, _shortened(names)) for reason, names in reasons.items()]
+        reasons.setdefault(one[reason], []).append(name(one))
+    return [(told, _shortened(names)) for told, names in reasons.items()]
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ tells little: the upper quartile over the phase counts where it is more, of seco
 one that was not counts too. It is never taken to be less than LEAST. What two starts of one backend differ by is not in it.
 
 Where vLLM's own choice was not steady nobody wins, and who is not ahead of an unsteady one's lower quartile does not win either.
+
+GPU times are compared apart and decide nothing: who is ahead there is so by more than LEAST_GPU, in each trace of the cell.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from statistics import median, quantiles
 from typing import Any
 
 from advisor.attention.grid import PHASES
-from advisor.attention.rows import Key, by_key, is_measured
+from advisor.attention.rows import Key, by_key, is_measured, is_traced
 
 LEAST = 0.02
+# On an H200 the same kernels took up to 2.5% more GPU time in one process than in another (8B; 0.5% with smaller models).
+LEAST_GPU = 0.03
 WINS, TIE, AHEAD, ALONE, UNSTEADY = "wins", "tie", "ahead-together", "alone", "unsteady"
 
 
@@ -27,16 +31,44 @@ def comparison(backends: Mapping[str, Mapping[str, Any]], default: str | None) -
 
     `outcome`: `wins` (`best` is ahead of all others), `tie` (none is ahead of vLLM's own choice), `ahead-together` (one is, or
     several are, and not of all others), `alone` (one steady figure), `unsteady` (none, or not vLLM's own choice).
+    `gpu`, where several were traced: the same of the GPU's time.
     """
     rows = {name: by_key([row for row in one["rows"] if is_measured(row)]) for name, one in backends.items()}
     own = _steady(rows.get(default or "", {}))
     noises = noise(own)
     keys = {key for found in rows.values() for key in found}
     cells = [
-        cell_outcome(key, {name: found[key] for name, found in rows.items() if key in found}, default, noises)
+        _cell(key, {name: found[key] for name, found in rows.items() if key in found}, default, noises)
         for key in sorted(keys, key=lambda key: (PHASES.index(key[0]), key[2], key[1]))
     ]
     return {"noise": noises, "cells": cells}
+
+
+def _cell(
+    key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None, noises: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    gpu = gpu_outcome(key, rows, default)
+    return {**cell_outcome(key, rows, default, noises), **({"gpu": gpu} if gpu else {})}
+
+
+def gpu_outcome(key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None) -> dict[str, Any] | None:
+    """Who is ahead in GPU time, as cell_outcome tells it of steps; None where that cannot be told of vLLM's own choice and another.
+
+    Steps that were not steady count: the host made them so. A backend whose trace is lost may be ahead of any other one.
+    """
+    times = {name: _gpu_times(row) for name, row in rows.items()}
+    if sum(found["steady"] for found in times.values()) < 2 or not times.get(default or "", {"steady": True})["steady"]:
+        return None
+    found = cell_outcome(key, times, default, {}, LEAST_GPU)
+    return {name: found[name] for name in ("outcome", "best", "tied", "over_default", "over_next")}
+
+
+def _gpu_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    if not is_traced(row):
+        return {"steady": False, "step_low_ms": 0.0}
+    return {
+        "step_ms": row["gpu_ms"], "step_low_ms": row["gpu_low_ms"], "step_high_ms": row["gpu_high_ms"], "steady": True,
+    }  # fmt: skip
 
 
 def _steady(rows: Mapping[Key, Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
@@ -74,8 +106,9 @@ def _summary(ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def cell_outcome(
-    key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None, noises: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+    key: Key, rows: Mapping[str, Mapping[str, Any]], default: str | None, noises: Mapping[str, Mapping[str, Any]],
+    least: float = LEAST,
+) -> dict[str, Any]:  # fmt: skip
     """`rows`: backend -> its row of this cell. `tied`: those that the best one is not ahead of, itself included; where
     it is ahead of vLLM's own choice, those of them that are so as well.
 
@@ -89,7 +122,7 @@ def cell_outcome(
     if not order or default in shaky:
         return {**found, "outcome": UNSTEADY, "best": None, "tied": []}
     best, own = order[0], rows.get(default or "")
-    margin = margin_of(own, noises.get(phase, {}))
+    margin = margin_of(own, noises.get(phase, {}), least)
     level = [name for name in order if name == best or not is_ahead(rows[best], rows[name], margin)]
     doubtful = [name for name, row in shaky.items() if row["step_low_ms"] <= rows[best]["step_high_ms"] * (1 + margin)]
     outcome = _outcome(order, [*level, *doubtful], default)
@@ -102,9 +135,9 @@ def cell_outcome(
     }  # fmt: skip
 
 
-def margin_of(own: Mapping[str, Any] | None, noises: Mapping[str, Any]) -> float:
+def margin_of(own: Mapping[str, Any] | None, noises: Mapping[str, Any], least: float = LEAST) -> float:
     again = _apart(own["again_ms"] / own["step_ms"]) if own and own.get("again_ms") else 0.0
-    return max(LEAST, again, noises.get("high") or 0.0)
+    return max(least, again, noises.get("high") or 0.0)
 
 
 def is_ahead(one: Mapping[str, Any], other: Mapping[str, Any], margin: float) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from advisor.attention.grid import PHASES, PREFILL
+from advisor.attention.gpu_words import gpu_advice, gpu_ahead, no_gpu
+from advisor.attention.grid import PHASES
 from advisor.attention.noise_words import counted, noises
+from advisor.attention.phrases import grouped, names_of, place, span, spot
 from advisor.attention.regions import joined, region
 from advisor.attention.rows import by_key, is_measured
 from advisor.attention.winners import AHEAD, TIE, WINS, is_ahead
@@ -17,23 +19,22 @@ from advisor.attention.winners import AHEAD, TIE, WINS, is_ahead
 COMPARED = (WINS, TIE, AHEAD)
 
 
-def names_of(phase: str) -> tuple[str, str]:
-    """What the two numbers of a cell are called."""
-    return ("batch", "length") if phase == PREFILL else ("batch", "context")
-
 
 def sentences(document: Mapping[str, Any]) -> list[str]:
     """The order is that of the questions in docs/attention.md."""
     backends, cells, default = document["backends"], document["cells"], document["default"]
     return [
         *alone(document),
+        *no_gpu(document),
         *unsteady(backends),
         *noises(document["noise"], default),
         *(line for phase in PHASES for line in winners(phase, [c for c in cells if c["phase"] == phase], default)),
         *(line for name in backends if name != default for line in beside_default(name, backends, default)),
+        *(line for phase in PHASES for line in gpu_ahead(phase, cells, backends, default)),
         *same_prefill(backends),
         *other_graphs(backends, default),
         *advice(cells, backends, default),
+        *gpu_advice(cells, backends, default),
     ]
 
 
@@ -173,22 +174,7 @@ def _graphs(backend: Mapping[str, Any] | None) -> str | None:
 # ---------------------------------------------------------------- figures
 
 
-def grouped(cells: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Cells that somebody wins, by who does; most cells first."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for cell in cells:
-        if cell["outcome"] in (WINS, AHEAD):
-            found.setdefault((cell["outcome"], *sorted(cell["tied"])), []).append(cell)
-    return sorted(found.values(), key=len, reverse=True)
 
-
-def spot(cell: Mapping[str, Any]) -> str:
-    """`decode 16 x 512`."""
-    return f"{cell['phase']} {cell['batch']} x {cell['context']}"
-
-
-def place(cell: Mapping[str, Any]) -> tuple[int, int]:
-    return cell["batch"], cell["context"]
 
 
 def ratios_to(
@@ -211,12 +197,6 @@ def later(cells: Iterable[Mapping[str, Any]], default: str | None) -> str:
         return f"{default} takes {span(cells, 'over_default')} longer"
     return f"the next one takes {span(cells, 'over_next')} longer"
 
-
-def span(cells: Iterable[Mapping[str, Any]], name: str) -> str:
-    """`7%`, `7% to 12%`."""
-    values = [cell[name] for cell in cells if cell[name] is not None]
-    low, high = f"{min(values):.0%}", f"{max(values):.0%}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _other_wins(cell: Mapping[str, Any], default: str | None) -> bool:

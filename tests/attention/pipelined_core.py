@@ -24,6 +24,7 @@ from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
 from vllm.v1.worker.worker_base import CompilationTimes
 
 LIMITS = ["--max-model-len", "2048", "--max-num-batched-tokens", "2048", "--max-num-seqs", "256"]
+TRACE = {"do": "trace", "windows": 2, "limit_s": 60}
 REQUESTS = [
     ("anatomy", {"do": "decode", "batch": 1, "context": 200, "warmup": 10, "steps": 20, "serial": 10}),
     ("anatomy", {"do": "decode", "batch": 256, "context": 200, "warmup": 10, "steps": 20, "serial": 10}),
@@ -33,6 +34,9 @@ REQUESTS = [
     ("attention", {"do": "prefill", "batch": 1, "context": 2000, "warmup": 2, "steps": 7, "limit_s": 60, "seed": 0}),
     ("attention", {"do": "mixed", "batch": 64, "context": 300, "chunk": 1024, "warmup": 3, "steps": 15, "limit_s": 60, "seed": 0}),
     ("attention", {"do": "mixed", "batch": 64, "context": 300, "chunk": 1024, "warmup": 3, "steps": 15, "limit_s": 60, "seed": 1}),
+    ("attention", {**TRACE, "phase": "decode", "batch": 64, "context": 300, "warmup": 3, "steps": 6}),
+    ("attention", {**TRACE, "phase": "prefill", "batch": 16, "context": 128, "warmup": 1, "steps": 2, "seed": 4}),
+    ("attention", {**TRACE, "phase": "mixed", "batch": 64, "context": 300, "chunk": 1024, "warmup": 2, "steps": 4, "seed": 4}),
     ("attention", {"do": "decode", "batch": 64, "context": 300, "warmup": 6, "steps": 30, "limit_s": 0}),
 ]  # fmt: skip
 
@@ -116,7 +120,9 @@ def main(folder, model):
     one, other = engines.values()
     print(json.dumps({"answer": one.do_start([])}))
     other.engine, other.core, other.vocabulary, other.cuda = one.engine, one.core, one.vocabulary, True
-    other.drain = lambda: None
+    one.cuda, traced = True, attention.trace.traced
+    attention.trace.traced = lambda work, drain: traced(work, None)  # torch refuses to look for a GPU that is not there
+    one.drain = other.drain = lambda: None
     for name, request in REQUESTS:
         answer = attention.stepped.answer(engines[name], request)
         empty = not (

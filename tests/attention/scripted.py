@@ -66,7 +66,7 @@ def install(monkeypatch, tmp_path, found=None):
     monkeypatch.chdir(tmp_path)  # logs go into runs/
     own = next((one.name for one in (found or facts()).engine.backends if one.valid), "DEFAULT")
     own = "FLASH_ATTN-3" if own == "FLASH_ATTN" else own
-    engines = type("Engines", (Engine,), {"asked": [], "order": [], "steps": {}, "script": {}, "own": own})
+    engines = type("Engines", (Engine,), {"asked": [], "order": [], "steps": {}, "script": {}, "traced": [], "gpu": {}, "own": own})
     monkeypatch.setattr("advisor.attention.measure.TargetProcess", engines)
     monkeypatch.setattr(running, "Resolution", Resolution)
     monkeypatch.setattr(running, "inspected", lambda *_: found or facts())
@@ -101,13 +101,16 @@ class Engine:
     """Stands in for TargetProcess.
 
     `steps`: (arm or None, phase, batch or None) -> factor on the milliseconds of a step. `script`: (arm, request) -> what happens
-    there: an exception that is raised, or an answer.
+    there: an exception that is raised, or an answer. `traced` and `gpu`: as `asked` and `steps`, of traces and GPU times.
     """
 
     asked: ClassVar[list] = []
     own: ClassVar[str] = ""  # vLLM's choice, whose process is called otherwise
     order: ClassVar[list] = []  # of all engines, imports and ends too
     steps: ClassVar[dict] = {}
+    traced: ClassVar[list] = []
+    gpu: ClassVar[dict] = {}
+    trace_s: ClassVar[float] = 0.0
     script: ClassVar[dict] = {}
     clock: ClassVar[Clock] = Clock()
     start_s: ClassVar[float] = 0.0
@@ -144,6 +147,8 @@ class Engine:
 
     def request(self, request, timeout_s):
         what = request["do"]
+        if what == "trace":
+            return self.trace(request)
         self.asked.append((self.arm, what, request.get("batch"), request.get("context"), request.get("seed")))
         self.order.append((self.arm, what))
         happens = self.script.get((self.arm, what)) or self.script.get((self.arm, what, request.get("batch")))
@@ -153,6 +158,20 @@ class Engine:
         if happens is not None:
             return happens
         return self.start(request) if what == "start" else self.measured(request)
+
+    def trace(self, request):
+        phase, batch = request["phase"], request["batch"]
+        self.traced.append((self.arm, phase, batch, request["context"], request.get("seed")))
+        self.order.append((self.arm, "trace"))
+        happens = self.script.get((self.arm, "trace"), self.script.get((self.arm, "trace", phase, batch)))
+        self.clock.now += self.trace_s
+        if isinstance(happens, Exception):
+            raise happens
+        if happens is not None:
+            return happens
+        factor = self.gpu.get((self.arm, phase, batch), self.gpu.get((self.arm, phase, None), 1.0))
+        gpu = {"mean": 2 * factor, "low": 1.99 * factor, "high": 2.01 * factor}
+        return {"ok": True, "gpu_ms": gpu, "gpu_reason": None, "context_tokens": 512, "steps": 4, "fill_s": 0.1}
 
     def start(self, request):
         assert request["argv"][0] == "/models/Small"

@@ -15,7 +15,8 @@ pytest.importorskip("matplotlib")
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
     engines = scripted.install(monkeypatch, tmp_path)
-    engines.clock = scripted.Clock()
+    engines.clock, engines.start_s = scripted.Clock(), 30.0
+    engines.gpu = {("TRITON_ATTN", "prefill", 1): 0.5}
     engines.steps = {("FLASHINFER", "decode", 16): 0.9}
     folder = tmp_path / "evidence"
     folder.mkdir()
@@ -36,6 +37,7 @@ def test_a_section_with_conditions_tables_sentences_and_the_heat_map(folder):
         "    advisor attention --model Small --gpu h200 --budget 15m", "attention-h200-Small.svg",
         "Decode, milliseconds a step, and how much longer it takes than FLASH_ATTN:3's:",
         "| 16 | 512 | 5.41 | 5.41 +0% | 4.87 -10% | 5.41 +0% | 5.41 +0% | 5.41 +0% | FLASHINFER |",
+        "GPU time of a prefill step, milliseconds:", "| 1 | 512 | 2 | 2 +0% | 2 +0% | 1 -50% | 2 +0% | 2 +0% | TRITON_ATTN |",
         "Mixed, milliseconds a step, in it a prompt of 1024 tokens", "- FLASHINFER wins decode at batch 16",
         "- TURBOQUANT refused: it does not take this --kv-cache-dtype",
     ):  # fmt: skip
