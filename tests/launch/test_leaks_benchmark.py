@@ -62,7 +62,8 @@ class Leaky:
             self.kept.append(os.pipe())
             for folder in (leaks.SHARED_MEMORY, None):
                 os.close(tempfile.mkstemp(dir=folder)[0])
-            child = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            words = [sys.executable, "-c", "print(flush=True); input()"]
+            child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             child.stdout.readline()  # its environment, by which it is found, can be read empty in the middle of the exec
             self.kept.append(child)
         return Start(1.0)
