@@ -12,7 +12,7 @@ from advisor.anatomy.floor import floor_ms
 from advisor.anatomy.modes import Mode
 from advisor.anatomy.rows import decode_row, prefill_row
 from advisor.stepping.ahead import Ahead
-from advisor.stepping.figures import is_steady, spread
+from advisor.stepping.figures import is_steady, steadier
 from advisor.stepping.started import START_S, what_started
 from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
@@ -136,9 +136,7 @@ def _steadier(engine: TargetProcess, request: dict[str, Any]) -> dict[str, Any]:
     first = engine.request(request, _ANSWER_S)
     if not first["ok"] or is_steady(first["step_ms"]):
         return first
-    second = engine.request(request, _ANSWER_S)
-    steadier = second if second["ok"] and spread(second["step_ms"]) < spread(first["step_ms"]) else first
-    return {**steadier, "attempts": 2}
+    return {**steadier(first, engine.request(request, _ANSWER_S)), "attempts": 2}
 
 
 def _trace(batch: int, measuring: Measuring) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from advisor.attention.shares import Shares
 from advisor.attention.traces import NO_TIME, to_trace, trace_of, with_gpu_time, without_gpu_time
 from advisor.engine.logs import parse_active
 from advisor.stepping.ahead import Ahead
-from advisor.stepping.figures import is_steady, spread
+from advisor.stepping.figures import is_steady, steadier
 from advisor.stepping.started import what_started
 from advisor.target_process import TargetDied, TargetProcess, TargetTimeout
 
@@ -187,10 +187,9 @@ class _Asking:
         if not first["ok"] or is_steady(first["step_ms"]):
             return first
         try:
-            second = self._answer(engine, cell, seed + 2, done)  # with prompts that are not in the cache
+            return steadier(first, self._answer(engine, cell, seed + 2, done))  # with prompts that are not in the cache
         except _Stopped:
             return first
-        return second if second["ok"] and spread(second["step_ms"]) < spread(first["step_ms"]) else first
 
     def _answer(self, engine: TargetProcess, cell: Cell, seed: int, done: str) -> dict[str, Any]:
         """Raises as _ask does."""
