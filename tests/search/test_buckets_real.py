@@ -80,10 +80,12 @@ def test_page_and_table_count_the_same_steps(server: tuple[str, Path]):
     url, log = server
     before = watch(url, None).page
     generate(url, 1)
+    alone = from_pages(before, watch(url, None).page, ())
+    assert alone.steps[1] == TOKENS - 1  # the first token comes with the prompt
     generate(url, 4)
     page = from_pages(before, watch(url, None).page, ())
     assert page.approximations == ()
-    assert page.steps[1] == TOKENS - 1  # the first token comes with the prompt
+    # The four arrive one after another: on a busy machine the first one's early steps are of one, two or three.
     assert page.steps[4] == pytest.approx(TOKENS - 1, abs=3)
     table = counted(log, 4, page.steps[4])
     assert (table[1], table[4]) == (page.steps[1], page.steps[4])
