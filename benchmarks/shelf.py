@@ -31,8 +31,8 @@ from advisor.study.endings import termination_is_ctrl_c
 from advisor.units import parse_duration_s
 from benchmarks.shelf_entries import LIST, MODELS, Shelf, chosen, read_shelf, study_names, told, tune_words
 from benchmarks.shelf_pack import pack
-from benchmarks.shelf_runs import DONE, FAILED, Clock, Ended, model_folder, remaining_s, run_all, run_logged
 from benchmarks.shelf_table import read_verified, table, with_table
+from benchmarks.timed_runs import DONE, FAILED, Clock, Ended, model_folder, remaining_s, run_all, run_logged
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -96,7 +96,7 @@ def verify_old(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[En
 
 
 def _verify(given: argparse.Namespace, path: Path, profile: Profile, clock: Clock) -> Ended:
-    words = ["verify", str(path), "--runs", str(given.runs), "--engine-python", given.engine_python]
+    words = ["advisor", "verify", str(path), "--runs", str(given.runs), "--engine-python", given.engine_python]
     words += ["--launches", str(given.launches)] if given.launches else []
     words += ["--challenger"] if _has_challenger(given, profile) else []
     if profile.model.local_folder:

@@ -84,9 +84,9 @@ def chosen(shelf: Shelf, names: list[str]) -> dict[str, Entry]:
 def tune_words(
     name: str, shelf: Shelf, model: Path, profile: Path, runs: Path, engine_python: str, study: str
 ) -> list[str]:
-    """Words after `advisor`."""
+    """The whole command."""
     entry = shelf.entries[name]
-    words = ["tune", "--model", f"./{model}" if not model.is_absolute() else str(model), "--gpu", shelf.gpu]
+    words = ["advisor", "tune", "--model", f"./{model}" if not model.is_absolute() else str(model), "--gpu", shelf.gpu]
     words += ["--workload", entry.workload]
     for option in _OPTIONS:
         value = getattr(entry, option)

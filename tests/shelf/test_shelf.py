@@ -26,7 +26,7 @@ from advisor.search.budget import Budget
 from advisor.serving_profile.store import read_profile
 from advisor.serving_profile.values import Figure
 from advisor.units import parse_duration_s
-from benchmarks import shelf, shelf_runs, shelf_table
+from benchmarks import shelf, shelf_table, timed_runs
 from benchmarks.model_folders import ARCHITECTURES, COMMON
 from benchmarks.shelf_entries import chosen, read_shelf, tune_words
 from benchmarks.shelf_table import read_verified, with_table
@@ -88,7 +88,7 @@ def place(tmp_path, monkeypatch):
     """A folder to work in, with a model that is there already and a stand-in for the advisor."""
     script = tmp_path / "stand_in.py"
     script.write_text(STAND_IN)
-    monkeypatch.setattr(shelf_runs, "ADVISOR", (sys.executable, str(script)))
+    monkeypatch.setattr(timed_runs, "ADVISOR", (sys.executable, str(script)))
     monkeypatch.setenv("PROFILE", str(LLAMA))
     monkeypatch.setenv("TODAY", "2026-12-01T10:00:00+00:00")
     monkeypatch.chdir(tmp_path)
@@ -118,7 +118,7 @@ def test_the_list_asks_for_what_the_advisor_understands():
     whole = read_shelf()
     assert len(whole.entries) >= 8
     for name, entry in whole.entries.items():
-        words = tune_words(name, whole, Path("models") / entry.model, Path("p.yaml"), Path("runs"), "python", "study")
+        words = tune_words(name, whole, Path("models") / entry.model, Path("p.yaml"), Path("runs"), "python", "study")[1:]
         given = dict(zip(words[1::2], words[2::2], strict=False))
         load = {
             option: int(given[f"--{option.replace('_', '-')}"])
@@ -296,8 +296,8 @@ def test_what_still_runs_at_the_stop_gets_ctrl_c_and_goes_on_the_next_time(place
 def test_ctrl_c_ends_the_tune_that_runs(place):
     path = write_list(place, slow=1)
     code = (
-        "import sys; from benchmarks import shelf, shelf_runs\n"
-        f"shelf_runs.ADVISOR = ({sys.executable!r}, {str(place / 'stand_in.py')!r})\n"
+        "import sys; from benchmarks import shelf, timed_runs\n"
+        f"timed_runs.ADVISOR = ({sys.executable!r}, {str(place / 'stand_in.py')!r})\n"
         f"sys.exit(shelf.main(['--shelf', {path!r}]))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
@@ -336,11 +336,11 @@ def test_a_study_of_another_machine_is_left_as_it_is(place, capsys):
 
 def test_a_study_that_goes_on_is_expected_to_take_the_rest(tmp_path):
     folder = ROOT / "docs/evidence/studies/Llama-3.1-8B-h200-chat"
-    spent = shelf_runs.spent_s(folder)
+    spent = timed_runs.spent_s(folder)
     assert spent == pytest.approx(29.8 * 60, rel=0.01)  # as docs/evidence says
-    assert shelf_runs.remaining_s(40, folder) == pytest.approx(40 * 60 - spent)
-    assert shelf_runs.remaining_s(10, folder) == 180.0
-    assert shelf_runs.remaining_s(10, tmp_path) == 600.0
+    assert timed_runs.remaining_s(40, folder) == pytest.approx(40 * 60 - spent)
+    assert timed_runs.remaining_s(10, folder) == 180.0
+    assert timed_runs.remaining_s(10, tmp_path) == 600.0
 
 
 # ---------------------------------------------------------------- verifications

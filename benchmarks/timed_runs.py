@@ -1,8 +1,9 @@
-"""Runs of `advisor tune` and `advisor verify`, one after the other, each a process with a log of its own, within a time budget."""
+"""Commands of the advisor and of `benchmarks`, one after the other, each a process with a log of its own, within a time budget."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -80,17 +81,18 @@ def run_all(
 
 
 def run_logged(name: str, words: Sequence[str], logs: Path, clock: Clock, good: Sequence[int] = (0,)) -> Ended:
-    """`python -m advisor WORDS` with its output in a log file of its own. `good`: exit codes that are answers.
+    """`advisor ...` or `python ...`, its output in a log file of its own. `good`: exit codes that are answers.
 
     What still runs when the clock stops gets Ctrl-C, as it does when this process gets one, and ends its server itself.
     """
+    program = ADVISOR if words[0] == "advisor" else (sys.executable,)
     log = free_log(logs, name)
     begun = time.monotonic()
     with log.open("w", encoding="utf-8") as file:
-        file.write(f"advisor {' '.join(words)}\n")
+        file.write(f"{shlex.join(words)}\n")
         file.flush()
         # A session of its own: Ctrl-C at a terminal comes once, from here.
-        process = subprocess.Popen([*ADVISOR, *words], stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen([*program, *words[1:]], stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = process.wait(clock.until_stop_s())
         except subprocess.TimeoutExpired:
