@@ -1,4 +1,4 @@
-"""What docs/evidence/README.md says of a file that `advisor attention` wrote: a table a phase, sentences, the heat map."""
+"""What docs/evidence/attention.md says of a file that `advisor attention` wrote: a table a phase, sentences, the heat map."""
 
 from __future__ import annotations
 

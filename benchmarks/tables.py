@@ -1,8 +1,8 @@
-"""The tables of docs/evidence/README.md, from the evidence files beside it: `python -m benchmarks.tables [--check] [FILE ...]`.
+"""The tables of docs/evidence/*.md, from the evidence files beside them: `python -m benchmarks.tables [--check] [FILE ...]`.
 
-Tables stand between two comments that name their file; a run writes what is between them anew, draws the plots, and begins a
-section for a file that has none. With --check nothing is written, and the exit code is 1 where README and files disagree. With
-FILEs their tables are printed.
+Tables stand between two comments that name their file, on any page; a run writes what is between them anew, draws the plots, and
+begins a section for a file that has none, on the page of its kind. With --check nothing is written, and the exit code is 1 where
+pages and files disagree. With FILEs their tables are printed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANY_MARK = re.compile(r"<!-- (?:begin|end) ([^\s:]+)")
 
 
 class Disagreement(Exception):
-    """README and files cannot be brought together without a person."""
+    """Pages and files cannot be brought together without a person."""
 
 
 def block(name: str, content: str) -> str:
@@ -154,7 +154,7 @@ def _median(values: Sequence[float] | None) -> str:
     return _tenth(statistics.median(values)) if values else ""
 
 
-# ---------------------------------------------------------------- README
+# ---------------------------------------------------------------- pages
 
 KINDS: dict[str, Callable[[Path], str]] = {
     "anatomy-": anatomy,
@@ -185,49 +185,62 @@ def headline(path: Path) -> str:
     return f"{document['gpu']['name']}, {document['date'][:10]}: what a decode step of {document['model']['name']} is made of"
 
 
-def rewritten(text: str, found: Mapping[str, str], headlines: Callable[[str], str]) -> str:
-    """The README with the tables of all files. Raises Disagreement for marks without a file or without their other end."""
-    whole = [match["name"] for match in _BLOCK.finditer(text)]
-    for name in whole:
+def page_of(name: str) -> str:
+    """Of a new file: anatomy.md, for example."""
+    return f"{name.partition('-')[0]}.md"
+
+
+def rewritten(pages: Mapping[str, str], found: Mapping[str, str], headlines: Callable[[str], str]) -> dict[str, str]:
+    """The pages with the tables of all files. Raises Disagreement for marks without a file or other end, or that are repeated."""
+    whole = {match["name"]: page for page, text in pages.items() for match in _BLOCK.finditer(text)}
+    for name, page in whole.items():
         if name not in found:
-            raise Disagreement(f"the README has tables of {name}, which is not there")
-    marks = _ANY_MARK.findall(text)
-    for name in marks:
-        if name not in whole or marks.count(name) != 2:
-            raise Disagreement(f"the marks of {name} are not one begin and one end after it")
-    text = _BLOCK.sub(lambda match: block(match["name"], found[match["name"]]), text)
+            raise Disagreement(f"{page} has tables of {name}, which is not there")
+    marks = [(name, page) for page, text in pages.items() for name in _ANY_MARK.findall(text)]
+    for name in dict(marks):
+        places = [page for marked, page in marks if marked == name]
+        if name not in whole or len(places) != 2:
+            raise Disagreement(f"the marks of {name} are not one begin and one end after it ({', '.join(places)})")
+    after = {
+        page: _BLOCK.sub(lambda match: block(match["name"], found[match["name"]]), text) for page, text in pages.items()
+    }
     for name, content in found.items():
         if name not in whole:
-            text = f"{text.rstrip()}\n\n## {headlines(name)}\n\n{block(name, content)}"
-    return text
+            page = page_of(name)
+            if page not in after:
+                raise Disagreement(f"{name} has no tables, and {page}, the page that they belong on, is not there")
+            after[page] = f"{after[page].rstrip()}\n\n## {headlines(name)}\n\n{block(name, content)}"
+    return after
 
 
 def update(folder: Path, check: bool) -> list[str]:
-    """Lines that tell what differs, with --check; otherwise README and plots are written. Raises Disagreement."""
-    readme = folder / "README.md"
-    before = readme.read_text(encoding="utf-8")
+    """Lines that tell what differs, with --check; otherwise pages and plots are written. Raises Disagreement."""
+    before = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
     after = rewritten(before, contents(folder), lambda name: headline(folder / name))
     plots = [path.with_suffix(".svg") for kind in _PLOTS for path in sorted(folder.glob(f"{kind}*.json"))]
     if check:
         missing = [f"{plot.name} is not there" for plot in plots if not plot.exists()]
-        return missing + list(
-            difflib.unified_diff(before.splitlines(), after.splitlines(), "README.md", "files", lineterm="")
-        )
+        return missing + [line for page, text in before.items() for line in _differences(page, text, after[page])]
     for plot in plots:
         data = plot.with_suffix(".json")
         next(draw for kind, draw in _PLOTS.items() if data.name.startswith(kind))(data)
-    if after != before:
-        write_atomically(readme, after)
+    for page, text in after.items():
+        if text != before[page]:
+            write_atomically(folder / page, text)
     return []
+
+
+def _differences(page: str, before: str, after: str) -> list[str]:
+    return list(difflib.unified_diff(before.splitlines(), after.splitlines(), page, "files", lineterm=""))
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path, help="print the tables of these files")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit code 1 where README and files disagree"
+        "--check", action="store_true", help="write nothing; exit code 1 where pages and files disagree"
     )
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where README.md and the files are")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pages and the files are")
     given = parser.parse_args(words)
     try:
         if given.files:

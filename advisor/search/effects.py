@@ -20,7 +20,8 @@ import numpy as np
 from advisor.records import Candidate
 from advisor.search.words import Vocabulary
 
-# Single values of the H200's 8B in docs/evidence: their median is 2% below the default, half of them are within 4.4% of it.
+# Choices. Of the eight single values that the H200's 8B ran with (table in docs/evidence/tunes.md) two are within 1% of the
+# default, three lost 3 to 7% and three 35 to 71%.
 LEAN, TYPICAL = -0.02, 0.044
 # A pair does up to about half of what its members do alone (their geometric mean). A choice; `doubt` mends it where it is wrong.
 _TOGETHER = 0.5

@@ -38,7 +38,7 @@ class Entry:
 
 
 _H200 = "docs/evidence: Llama-3.1-8B on an H200, 64 in flight, vLLM 0.26.0"
-# One launch of each against 3,231 of the default (the table in docs/evidence/README.md): all single values that lost more there
+# One launch of each against 3,231 of the default (the table in docs/evidence/tunes.md): all single values that lost more there
 # than launches differ by.
 MEASURED = (
     Entry({"enforce_eager": True}, 1672 / 3231, _H200),

@@ -1,4 +1,4 @@
-"""docs/evidence/README.md and the files beside it say the same."""
+"""The pages of docs/evidence and the files beside them say the same."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ STARTS = {"M-8B": {"default": {"cold_s": [80.04, 70.0, 75.0], "warm_s": [30.0, 3
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "README.md").write_text("# Evidence\n\nWritten by hand.\n")
+    for page in ("README.md", "anatomy.md", "launcher.md"):
+        (tmp_path / page).write_text(f"# {page}\n\nWritten by hand.\n")
     documents.save(tmp_path / "anatomy-h200-Invented.json", document())
     (tmp_path / "launcher-h200.json").write_text(json.dumps(STARTS))
     (tmp_path / "noise-h200.json").write_text("{}")
     return tmp_path
 
 
-def readme(folder):
-    return (folder / "README.md").read_text()
+def pages(folder):
+    return {path.name: path.read_text() for path in folder.glob("*.md")}
 
 
 # ---------------------------------------------------------------- what is committed
@@ -55,7 +56,7 @@ def steps_of(name):
 
 @pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen3-1.7B-GPTQ-Int4", "Llama-3.1-8B"])
 def test_the_table_of_three_models_that_a_person_wrote_has_the_figures_of_the_files(name):
-    lines = (tables.FOLDER / "README.md").read_text().splitlines()
+    lines = (tables.FOLDER / "anatomy.md").read_text().splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"| [{name}](#"))
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[at : at + 2]]
     written = {int(batch): figures for _, batch, *figures in cells}
@@ -135,44 +136,53 @@ def test_throughput_that_a_launcher_measured_stands_beside_its_starts(tmp_path):
     ]
 
 
-# ---------------------------------------------------------------- README
+# ---------------------------------------------------------------- pages
 
 
 @drawing
-def test_new_files_get_a_section_and_a_plot_and_the_second_run_changes_nothing(folder):
+def test_new_files_get_a_section_on_their_page_and_a_plot_and_the_second_run_changes_nothing(folder):
     assert tables.main(["--folder", str(folder)]) == 0
-    text = readme(folder)
+    text = pages(folder)
     headline = "NVIDIA H200, 2026-11-30: what a decode step of Invented-8B is made of"
-    assert text.startswith(f"# Evidence\n\nWritten by hand.\n\n## {headline}\n")
-    assert "## launcher-h200\n" in text
-    assert "noise-h200.json" not in text
+    assert text["anatomy.md"].startswith(f"# anatomy.md\n\nWritten by hand.\n\n## {headline}\n")
+    assert text["launcher.md"].startswith("# launcher.md\n\nWritten by hand.\n\n## launcher-h200\n")
+    assert text["README.md"] == "# README.md\n\nWritten by hand.\n"
+    assert "noise-h200.json" not in "".join(text.values())
     assert (folder / "anatomy-h200-Invented.svg").exists()
     assert tables.update(folder, check=True) == []
     tables.update(folder, check=False)
-    assert readme(folder) == text
+    assert pages(folder) == text
+
+
+def test_a_new_file_without_the_page_of_its_kind_is_told(folder):
+    (folder / "launcher.md").unlink()
+    with pytest.raises(SystemExit, match=r"launcher-h200\.json has no tables, and launcher\.md, .* is not there"):
+        tables.main(["--check", "--folder", str(folder)])
 
 
 @drawing
-def test_tables_are_written_in_place_and_nothing_else_is_touched(folder):
+def test_tables_are_written_in_place_on_any_page_and_nothing_else_is_touched(folder):
     tables.update(folder, check=False)
-    mine = readme(folder).replace("## launcher-h200\n", "## A better name\n\nProse.\n") + "\nAn end.\n"
-    (folder / "README.md").write_text(mine)
-    stale = mine.replace("| 19.1 (21%) |", "| 1.91 (21%) |").replace("| 0.42 |", "| 0.24 |")
-    assert stale != mine
-    (folder / "README.md").write_text(stale)
+    mine = pages(folder)["launcher.md"].replace("## launcher-h200\n", "## A better name\n\nProse.\n") + "\nAn end.\n"
+    (folder / "launcher.md").unlink()
+    (folder / "starts.md").write_text(mine)
+    wanted = pages(folder)
+    for page, right, wrong in (("anatomy.md", "| 19.1 (21%) |", "| 1.91 (21%) |"), ("starts.md", "| 0.42 |", "| 0.24 |")):
+        assert right in wanted[page]
+        (folder / page).write_text(wanted[page].replace(right, wrong))
     tables.update(folder, check=False)
-    assert readme(folder) == mine
+    assert pages(folder) == wanted
 
 
 @drawing
-def test_a_readme_that_says_something_else_fails_the_check_and_stays(folder, capsys):
+def test_a_page_that_says_something_else_fails_the_check_and_stays(folder, capsys):
     tables.update(folder, check=False)
-    stale = readme(folder).replace("| 0.42 |", "| 0.24 |")
-    (folder / "README.md").write_text(stale)
+    stale = pages(folder)["launcher.md"].replace("| 0.42 |", "| 0.24 |")
+    (folder / "launcher.md").write_text(stale)
     assert tables.main(["--check", "--folder", str(folder)]) == 1
     said = capsys.readouterr().out
-    assert "| 0.24 | 0.50 |" in said and "| 0.42 | 0.50 |" in said
-    assert readme(folder) == stale
+    assert "| 0.24 | 0.50 |" in said and "| 0.42 | 0.50 |" in said and "--- launcher.md" in said
+    assert pages(folder)["launcher.md"] == stale
 
 
 @drawing
@@ -187,18 +197,24 @@ def test_changed_and_new_files_and_lost_plots_fail_the_check(folder):
     assert any("0.25" in line for line in tables.update(folder, check=True))
 
 
+BEGIN, END = "<!-- begin a.json: x -->\n", "<!-- end a.json -->\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("texts", "problem"),
     [
-        ("<!-- begin gone.json: x -->\n<!-- end gone.json -->\n", "the README has tables of gone.json, which is not there"),
-        ("<!-- begin a.json: x -->\n", "the marks of a.json are not one begin and one end after it"),
-        ("<!-- end a.json -->\n<!-- begin a.json: x -->\n", "the marks of a.json are not one begin"),
-        ("<!-- begin a.json: x -->\n<!-- end a.json -->\n" * 2, "the marks of a.json are not one begin"),
+        (["<!-- begin gone.json: x -->\n<!-- end gone.json -->\n"], "0.md has tables of gone.json, which is not there"),
+        ([BEGIN], r"the marks of a.json are not one begin and one end after it \(0.md\)"),
+        ([END + BEGIN], "the marks of a.json are not one begin"),
+        ([(BEGIN + END) * 2], "the marks of a.json are not one begin"),
+        ([BEGIN + END, BEGIN + END], r"the marks of a.json are not one begin .*\(0.md, 0.md, 1.md, 1.md\)"),
+        ([BEGIN, END], r"the marks of a.json are not one begin .*\(0.md, 1.md\)"),
+        ([BEGIN + END, BEGIN], "the marks of a.json are not one begin"),
     ],
 )
-def test_marks_that_a_person_broke_are_told(text, problem):
+def test_marks_that_a_person_broke_are_told(texts, problem):
     with pytest.raises(tables.Disagreement, match=problem):
-        tables.rewritten(text, {"a.json": "A"}, str)
+        tables.rewritten({f"{number}.md": text for number, text in enumerate(texts)}, {"a.json": "A"}, str)
 
 
 def test_the_tables_of_one_file_are_printed(folder, capsys):

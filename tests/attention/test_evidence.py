@@ -20,7 +20,7 @@ def folder(monkeypatch, tmp_path):
     engines.steps = {("FLASHINFER", "decode", 16): 0.9}
     folder = tmp_path / "evidence"
     folder.mkdir()
-    (folder / "README.md").write_text("# Evidence\n")
+    (folder / "attention.md").write_text("# Evidence\n")
     wish = running.Wish(
         "/models/Small", "h200", wanted=grid.Wanted(batch_sizes=(1, 16), contexts=(512,)),
         output=folder / "attention-h200-Small.json", command="advisor attention --model /models/Small --gpu h200 --budget 15m",
@@ -31,7 +31,7 @@ def folder(monkeypatch, tmp_path):
 
 def test_a_section_with_conditions_tables_sentences_and_the_heat_map(folder):
     assert tables.main(["--folder", str(folder)]) == 0
-    text = (folder / "README.md").read_text()
+    text = (folder / "attention.md").read_text()
     for part in (
         ": attention by phase, Small", "NVIDIA H200, ", "vLLM 0.26.0", "its own weights",
         "    advisor attention --model Small --gpu h200 --budget 15m", "attention-h200-Small.svg",

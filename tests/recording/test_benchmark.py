@@ -231,7 +231,7 @@ def test_a_drawn_order_is_drawn(case):
 
 
 def test_grid_may_be_repeated_and_may_have_several_files(monkeypatch, capsys):
-    """docs/evidence/README.md repeats it, a shell's FOLDER/*.jsonl gives several at once."""
+    """docs/evidence/grids.md repeats it, a shell's FOLDER/*.jsonl gives several at once."""
     asked = []
     monkeypatch.setattr(benchmark, "report", lambda grids, *_: asked.extend(grids) or {"grids": {}})
     benchmark.main(["--grid", "a.jsonl", "--grid", "b.jsonl", "c.jsonl"])

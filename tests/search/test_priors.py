@@ -62,7 +62,7 @@ def test_without_asynchronous_scheduling_something_is_expected_to_be_lost_on_a_g
 def test_the_table_is_that_of_the_evidence():
     from pathlib import Path
 
-    table = (Path(__file__).parents[2] / "docs/evidence/README.md").read_text()
+    table = (Path(__file__).parents[2] / "docs/evidence/tunes.md").read_text()
     for entry, figure in zip(MEASURED, ("1,672", "2,115", "3,062", "926", "3,021", "3,122"), strict=True):
         row = next(line for line in table.splitlines() if line.startswith(f"| {Candidate(entry.settings).label} |"))
         assert figure in row and entry.ratio == pytest.approx(float(figure.replace(",", "")) / 3231)
