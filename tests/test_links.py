@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("advisor", "benchmarks", "constraints", "docs", "profiles", "search_spaces", "tests", "tools")
 PAGES = sorted([*ROOT.glob("*.md"), *(path for top in TOPS for path in (ROOT / top).rglob("*.md"))])
 INDEX = ROOT / "docs" / "evidence" / "README.md"
-_CODE = re.compile(r"^(```.*?^```|(?: {4}|\t).*?)$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+# Between fences, indented after an empty line (a list's lines are indented too), or between backticks.
+_CODE = re.compile(r"^```.*?^```$|(?<=\n\n)(?: {4}[^\n]*\n?)+|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
@@ -55,5 +56,6 @@ def test_links_that_lead_nowhere_are_found(tmp_path):
     good = "[a](other.md) [b](other.md#one-thing-a-b) [c\nd](other.md#twice-1) [e](https://x.org/gone) [f](#here) `[g](gone)`"
     bad = ["gone.md", "other.md#gone", "other.md#twice-2", "other.md#no-heading", "#nowhere"]
     page = tmp_path / "page.md"
-    page.write_text(f"# Here\n\n{good}\n\n    [h](gone)\n\n" + " ".join(f"[x]({link})" for link in bad))
+    code = "    [h](gone)\n    [i](gone)\n\n```\n[j](gone)\n```\n"
+    page.write_text(f"# Here\n\n{good}\n\n{code}\n- a list\n  - of\n    " + "\n    ".join(f"[x]({link})" for link in bad))
     assert broken(page) == bad
