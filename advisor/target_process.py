@@ -31,6 +31,7 @@ _ALWAYS = {"VLLM_NO_USAGE_STATS": "1"}
 _IDLE_GRACE_S = 5.0  # an idle script leaves as soon as its input ends
 _BUSY_GRACE_S = 0.3  # one in the middle of a request, or of its imports, does not look at its input
 _TERM_GRACE_S = 3.0
+_ENDED_S = 5.0  # from the end of its output until its exit code is there, on a busy machine
 _SHOWN_LINES = 8
 
 
@@ -194,7 +195,7 @@ class TargetProcess:
 
     def _died(self) -> TargetDied:
         """Wait for the end of a process whose output has ended, so that its last words and its status are known."""
-        code = wait_without_reaping(self._process, _BUSY_GRACE_S)
+        code = wait_without_reaping(self._process, _ENDED_S)
         lines = self.last_lines()
         self.close()
         problem = f"{self._script.name} in {self._python} ended {_how(code)} without an answer"

@@ -33,7 +33,7 @@ PR_SET_CHILD_SUBREAPER = 36
 # A process in an uninterruptible driver call dies only when that call returns; after this long it is reported as left.
 KILL_WAIT_S = 20.0
 # Python's resource trackers end when those they track for have, and remove the shared memory that these left: 0.4 GiB of an engine.
-TRACKER_S = 2.0
+TRACKER_S = 10.0  # it takes milliseconds, on a busy machine seconds
 EXEC_FAILED = 127  # exit code where the program could not be executed, as shells have it
 LINUX = sys.platform.startswith("linux")
 

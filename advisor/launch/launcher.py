@@ -26,6 +26,7 @@ IMPORT_S = 600.0  # of vLLM, from a slow disk
 STUCK = "its imports did not end"  # another launcher's would not either (warm.py)
 ANSWER_S = 30.0  # a fork takes milliseconds
 LEAVE_S = 5.0  # an idle launcher leaves when its socket ends; one that imports is ended by that
+ENDED_S = 5.0  # from the end of its socket until its exit code is there, on a busy machine
 POLL_S = 0.02
 
 
@@ -174,7 +175,7 @@ class Launcher:
     def _death(self) -> str:
         """Its end is not collected here: until `close` has ended its group, nobody else may get its number."""
         code = self._process.returncode
-        code = wait_without_reaping(self._process, 1.0) if code is None else code
+        code = wait_without_reaping(self._process, ENDED_S) if code is None else code
         if code is None:
             return "it closed its socket"
         return f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"

@@ -45,7 +45,7 @@ BAD_ANSWERS = 3  # completions answered without a token before a start counts as
 # After these words of a dying server its process ends by itself, as a rule; seen waiting for over two minutes.
 LAST_WORDS = ("EngineCore failed to start", "Engine core initialization failed")
 LAST_WORDS_GRACE_S = 20.0
-END_TOLD_S = 1.0  # from the moment when nobody listens any more until the guard has told of the process's end, at most
+END_TOLD_S = 5.0  # from the moment when nobody listens any more until the guard has told of the process's end, at most
 ALIVE_TIMEOUT_S = 120.0  # for one request of check_alive, which may queue behind others
 
 OnEvent = Callable[[str, float], None]  # what the launch is doing now, seconds since the exec
