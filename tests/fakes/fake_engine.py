@@ -309,8 +309,8 @@ def leave_orphan() -> None:
     """A grandchild whose parent is gone, in a session of its own, deaf to SIGTERM."""
     if os.fork() == 0:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.fork() == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             take_gpu_memory(os.getpid(), 30_000)
             while True:
                 time.sleep(60)

@@ -16,9 +16,9 @@ _GRAPHS = {"NONE": "0", "PIECEWISE": "1", "FULL": "2", "FULL_DECODE_ONLY": "(2, 
 
 
 def say(place: str, text: str, level: str = "INFO", process: str = "EngineCore") -> None:
-    """One line as vLLM's logger formats it."""
+    """One line as vLLM's logger formats it, in one write: lines of several threads and processes do not mix."""
     stamp = time.strftime("%m-%d %H:%M:%S")
-    print(f"({process} pid={os.getpid()}) {level} {stamp} [{place}] {text}", flush=True)
+    os.write(1, f"({process} pid={os.getpid()}) {level} {stamp} [{place}] {text}\n".encode())
 
 
 def starting(model: str, served_name: str, settings: dict) -> None:

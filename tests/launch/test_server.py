@@ -46,10 +46,17 @@ def living(pids: list[int]) -> list[int]:
     return found
 
 
-def wait_gone(pids: list[int], timeout_s: float = 10.0) -> list[int]:
-    deadline = time.monotonic() + timeout_s
-    while living(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
+def wait_for(what: Callable[[], object], limit_s: float = 30.0) -> bool:
+    """Whether it came true; the limit is for a machine that others hold up."""
+    deadline = time.monotonic() + limit_s
+    while not (true := bool(what())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return true
+
+
+def wait_gone(pids: list[int]) -> list[int]:
+    """Those of the pids that are still running programs long after they should have ended."""
+    wait_for(lambda: not living(pids))
     return living(pids)
 
 
@@ -61,6 +68,7 @@ def test_what_a_launch_leaves_to_read(fake_server: MakeServer, monkeypatch: pyte
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     events: list[str] = []
     launched = fake_server(args=("--api-key", "sk-1"), on_event=lambda name, at_s: events.append(name))
+    begun = time.monotonic()
     with launched as running:
         leader = psutil.Process(running.pids()[0])
         environment = leader.environ()
@@ -84,7 +92,7 @@ def test_what_a_launch_leaves_to_read(fake_server: MakeServer, monkeypatch: pyte
     assert record["env"]["FAKE_FAULT"] == ""
     assert parse_active(launched.log_text()).attention_backends == ("FLASH_ATTN",)
     assert [events[0], events[-2], events[-1]] == ["started", "ready", "stopping"]
-    assert 0 < launched.start_s < 20
+    assert 0 < launched.start_s < time.monotonic() - begun
     assert launched.stop_s is not None
 
 
@@ -111,7 +119,8 @@ def test_two_servers_do_not_disturb_each_other(fake_server: MakeServer) -> None:
         with fake_server(name="advisor-two") as two:
             assert one.port != two.port
             assert not set(one.pids()) & set(two.pids())
-            wrong = httpx.post(f"{one.base_url}/v1/completions", json={"model": "advisor-two", "prompt": "a"})
+            asked = {"model": "advisor-two", "prompt": "a"}
+            wrong = httpx.post(f"{one.base_url}/v1/completions", json=asked, timeout=60)
             assert wrong.status_code == 404
             gone = two.pids()
         assert living(gone) == []
@@ -192,9 +201,9 @@ def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_a_slow_start_that_moves_is_waited_for(fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SIGNS_EVERY_S", 0.1)
-    limits = dataclasses.replace(IMPATIENT, stall_s=1.6)
-    with fake_server("slow_start:2", limits=limits) as running:
-        assert running.start_s > 2.0 > limits.stall_s
+    limits = dataclasses.replace(IMPATIENT, stall_s=4.0)  # longer than others may hold it up
+    with fake_server("slow_start:5", limits=limits) as running:
+        assert running.start_s > 5.0 > limits.stall_s
 
 
 # ---------------------------------------------------------------- somebody else's port
@@ -238,7 +247,7 @@ def test_a_stranger_on_the_port_is_noticed_and_avoided(
     free = ports.free_port()
     offered = iter([stranger, free])
     monkeypatch.setattr(ports, "free_port", lambda avoid=(): next(offered))
-    launched = fake_server(fault, limits=IMPATIENT)
+    launched = fake_server(fault, limits=dataclasses.replace(IMPATIENT, stall_s=3.0) if fault == "hang" else PATIENT)
     if fault == "hang":
         with pytest.raises(LaunchFailed), launched:
             pass
@@ -270,10 +279,10 @@ def test_death_after_ready_is_a_crash(fake_server: MakeServer, fault: str) -> No
     with fake_server(fault) as running:
         request = {"model": running.served_name, "prompt": "a b", "max_tokens": 1}
         if fault == "engine_dies":
-            assert httpx.get(f"{running.base_url}/health").status_code == 200
+            assert httpx.get(f"{running.base_url}/health", timeout=60).status_code == 200
         else:
-            httpx.post(f"{running.base_url}/v1/completions", json=request)
-        wait_gone(running.pids()[-1:], 1.0)
+            httpx.post(f"{running.base_url}/v1/completions", json=request, timeout=60)
+        assert wait_for(lambda: not running._engine <= set(running.pids()))  # one of those that were there at the first token
         with pytest.raises(LaunchFailed) as caught:
             running.check_alive()
     assert caught.value.outcome is Outcome.CRASHED
@@ -294,14 +303,16 @@ def test_a_missing_helper_process_alone_is_no_crash(fake_server: MakeServer) -> 
 
 @pytest.mark.parametrize("fault", ["ignore_sigterm", "orphan_child"])
 def test_nothing_survives_the_end(fake_server: MakeServer, fault: str) -> None:
-    launched = fake_server(fault)
+    # A process that is killed only because it was held up would be told of as left behind too.
+    grace = Grace(leader_s=20.0, group_s=2.0) if fault == "orphan_child" else SHORT
+    launched = fake_server(fault, grace=grace)
     with launched as running:
         pids = running.pids()
         sessions = {os.getsid(pid) for pid in pids}
         assert len(sessions) == (2 if fault == "orphan_child" else 1)
     assert living(pids) == []
     assert not ports.is_open(launched.port)
-    assert launched.stop_s < 5
+    assert launched.stop_s < 15  # what does not end at SIGKILL is waited for 20 s, and an orphan is not the leader
     assert len(launched.leftovers) == (fault == "orphan_child")
 
 
@@ -337,14 +348,21 @@ def ctrl_c_is_heard():
 
 
 @pytest.mark.usefixtures("ctrl_c_is_heard")
-def test_a_second_ctrl_c_does_not_wait_for_the_grace(fake_server: MakeServer) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_the_grace(fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     patient = Grace(leader_s=60.0, group_s=60.0)
+    wait, timers = GuardedProcess._wait_for_guard, []
+
+    def press_while_it_waits(process: GuardedProcess) -> None:
+        if not timers:
+            timers.append(threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)))
+            timers[0].start()
+        wait(process)
+
+    monkeypatch.setattr(GuardedProcess, "_wait_for_guard", press_while_it_waits)
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt), fake_server("ignore_sigterm", grace=patient) as running:
         pids = running.pids()
-        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-    timer.join()
+    timers[0].join()
     assert living(pids) == []
     assert time.monotonic() - begun < 20
 
@@ -431,7 +449,7 @@ def test_the_guard_costs_little(tmp_path: Path) -> None:
     took = []
     for number in range(5):
         begun = time.monotonic()
-        process = GuardedProcess(("/bin/true",), {}, tmp_path, tmp_path / str(number), SHORT)
+        process = GuardedProcess(("/bin/true",), {}, tmp_path, tmp_path / str(number), Grace(leader_s=20.0))
         took.append(time.monotonic() - begun)
         assert process.stop() == []
         assert process.exit_code() in (0, -signal.SIGTERM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,6 +20,15 @@ from advisor.launch.server import Server
 from advisor.records import Command, Outcome
 
 from .conftest import CPU, FAKE
+from .test_server import living, wait_gone
+
+
+def memory(pid: int) -> int:
+    """Of a process, in bytes; 0 of one that has ended."""
+    try:
+        return psutil.Process(pid).memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0
 
 
 class ServerContract:
@@ -35,20 +45,20 @@ class ServerContract:
         launched = self.server(command, tmp_path)
         launched._on_event = events.__setitem__
         with launched as running:
-            processes = [psutil.Process(pid) for pid in running.pids()]
-            assert len(processes) >= 2
+            pids = running.pids()
+            assert len(pids) >= 2
             assert ports.foreign(ports.listeners(running.port), running.pids()) == []
             request = {"model": running.served_name, "prompt": "one two three", "max_tokens": 3, "ignore_eos": True}
             answer = httpx.post(f"{running.base_url}/v1/completions", json=request, timeout=60).json()
             assert answer["usage"]["completion_tokens"] == 3
             running.check_alive()
             running.check_alive(ask=True)
-            page = httpx.get(f"{running.base_url}/metrics").text
+            page = httpx.get(f"{running.base_url}/metrics", timeout=60).text
             assert "vllm:generation_tokens_total" in page and "vllm:e2e_request_latency_seconds_sum" in page
         assert next(iter(events)) == "started"
         assert list(events)[-2:] == ["ready", "stopping"]
         assert events["ready"] == pytest.approx(launched.start_s, abs=0.5)
-        assert not any(process.is_running() for process in processes)
+        assert living(pids) == []
         assert not ports.is_open(launched.port)
         active = parse_active(launched.log_text())
         assert active.vllm_version
@@ -59,11 +69,11 @@ class ServerContract:
 
     def test_a_killed_engine_process_is_a_crash(self, command: Command, tmp_path: Path) -> None:
         with self.server(command, tmp_path, env={"FAKE_FAULT": "engine_dies"}) as running:
-            processes = [psutil.Process(pid) for pid in running.pids()[1:]]
-            biggest = max(processes, key=lambda process: process.memory_info().rss, default=None)
-            if biggest is not None and biggest.is_running():
-                os.kill(biggest.pid, signal.SIGKILL)
-                psutil.wait_procs([biggest], timeout=5)
+            biggest = max(running.pids()[1:], key=memory, default=None)
+            if biggest is not None:
+                with contextlib.suppress(ProcessLookupError):  # the fake's ends by itself
+                    os.kill(biggest, signal.SIGKILL)
+                assert wait_gone([biggest]) == []
             with pytest.raises(LaunchFailed) as caught:
                 running.check_alive(ask=True)
         assert caught.value.outcome is Outcome.CRASHED

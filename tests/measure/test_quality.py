@@ -31,7 +31,7 @@ def script(tmp_path: Path):
     return make
 
 
-def run(words: str, folder: Path, timeout_s: float = 20.0) -> QualityScore:
+def run(words: str, folder: Path, timeout_s: float = 60.0) -> QualityScore:
     return run_quality(parse_command(words), URL, NAME, folder / "launch", timeout_s)
 
 
@@ -65,10 +65,13 @@ def test_it_is_ended_with_its_children_when_its_time_is_over(script, tmp_path):
         'child = subprocess.Popen(["sleep", "600"])\n'
         f'open({str(pid_file)!r}, "w").write(str(child.pid))\nprint(0.5, flush=True)\ntime.sleep(600)'
     )
-    begun = time.monotonic()
-    result = run(path, tmp_path, timeout_s=1.5)
-    assert time.monotonic() - begun < 10
-    assert result.score is None and result.problem == "no end within 1.5 s"
+    for limit_s in (1.5, 6.0, 24.0):  # on a busy machine its interpreter may not be up when a short one is over
+        begun = time.monotonic()
+        result = run(path, tmp_path, timeout_s=limit_s)
+        assert time.monotonic() - begun < limit_s + 30
+        if pid_file.exists() and pid_file.read_text():
+            break
+    assert result.score is None and result.problem == f"no end within {limit_s:g} s"
     assert ended(int(pid_file.read_text()))
 
 
@@ -83,7 +86,7 @@ def test_children_that_outlive_it_are_ended(script, tmp_path):
 
 def ended(pid: int) -> bool:
     """Gone, or a zombie that only waits for its parent."""
-    for _ in range(100):
+    for _ in range(1000):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 return True

@@ -49,13 +49,19 @@ def served(guard: Guard, *machine: FakeGpu, pid: int = OURS, mib: int = 120_000)
 
 
 def watched(guard: Guard, polls: int = 6, meanwhile=lambda: None):
+    """Telemetry of two polls, and of twice as many polls after something happened, however late this thread got its turn."""
     with guard.watch() as watch:
-        deadline = time.monotonic() + 20
-        while len(watch._moments) < polls and time.monotonic() < deadline:
-            time.sleep(0.005)
-            if len(watch._moments) >= 2:
-                meanwhile()
+        wait_for_polls(watch, 2)
+        before = len(watch._moments)
+        meanwhile()
+        wait_for_polls(watch, max(polls, 3 * before))
     return watch.telemetry
+
+
+def wait_for_polls(watch: Watch, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(watch._moments) < count and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 # ---------------------------------------------------------------- GPU

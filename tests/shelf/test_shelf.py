@@ -283,10 +283,13 @@ def test_nothing_begins_that_is_not_expected_to_fit(place, capsys):
 
 def test_what_still_runs_at_the_stop_gets_ctrl_c_and_goes_on_the_next_time(place, capsys):
     path = write_list(place, slow=1, after=1)
-    begun = time.monotonic()
-    assert main("--shelf", path, "--stop", "2s") == 0
-    assert time.monotonic() - begun < 20
-    said = capsys.readouterr().out
+    for stop_s in (2, 8, 32):  # on a busy machine the stand-in may not be up when a short time is over
+        begun = time.monotonic()
+        code, took_s = main("--shelf", path, "--stop", f"{stop_s}s"), time.monotonic() - begun
+        said = capsys.readouterr().out
+        if (place / "runs/shelf/slow-h200/begun").exists():
+            break
+    assert code == 0 and took_s < stop_s + 18
     assert "slow: stopped in" in said and "after: no time: the time is over" in said
     assert (place / "runs/shelf/slow-h200/interrupted").exists()
     assert main("--shelf", path) == 0
@@ -301,12 +304,12 @@ def test_ctrl_c_ends_the_tune_that_runs(place):
         f"sys.exit(shelf.main(['--shelf', {path!r}]))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
-    for _ in range(200):
+    for _ in range(600):
         if (place / "runs/shelf/slow-h200/begun").exists():
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130 and b"the same command goes on" in said
     assert (place / "runs/shelf/slow-h200/interrupted").exists()
 

@@ -10,6 +10,11 @@ import time
 from multiprocessing.shared_memory import SharedMemory
 
 
+def say(*words):
+    """A line in one write: print's are several here, and those of parent and children would mix."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
 def files():
     """Open descriptors and what they are; that of this very listing is closed by then."""
     found = {}
@@ -45,7 +50,7 @@ def fork_child(detached=False, deaf=False):
                 os._exit(0)
         if deaf:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print("child", os.getpid(), flush=True)
+        say("child", os.getpid())
         time.sleep(600)
         os._exit(0)
 
@@ -57,16 +62,16 @@ def listen(port):
     other.bind(("127.0.0.1", 0))
     if os.fork() == 0:
         mine = files()
-        print(json.dumps([mine[str(one.fileno())].partition(":")[0] for one in (served, other)]), flush=True)
+        say(json.dumps([mine[str(one.fileno())].partition(":")[0] for one in (served, other)]))
         os._exit(0)
     os.wait()
 
 
 if __name__ == "__main__":
     name = sys.argv[1]
-    print("started", os.getpid(), flush=True)
+    say("started", os.getpid())
     if name == "facts":
-        print(json.dumps(facts()), flush=True)
+        say(json.dumps(facts()))
     elif name == "exit":
         sys.exit(int(sys.argv[2]))
     elif name == "raise":
@@ -82,13 +87,13 @@ if __name__ == "__main__":
         listen(int(sys.argv[3]))
     elif name == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print("deaf", flush=True)
+        say("deaf")
         time.sleep(600)
     elif name == "shared":
         memory = SharedMemory(create=True, size=1000)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        print("shared", memory.name, flush=True)
+        say("shared", memory.name)
         time.sleep(600)
     elif name == "spin":
         while True:
