@@ -7,7 +7,6 @@ import dataclasses
 import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +21,7 @@ from advisor.launch.warm import WarmLauncher
 from advisor.records import Active, Command
 
 from .conftest import CPU
+from .test_server import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -81,7 +81,10 @@ def shared_memory(pids: list[int]) -> set[Path]:
     """Files of shared memory that the processes have."""
     found = set()
     for pid in pids:
-        maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        try:
+            maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            continue
         found |= {Path(line.split()[5]) for line in maps if len(line.split()) == 6 and "/dev/shm/psm_" in line}
     return found
 
@@ -121,10 +124,7 @@ def test_the_launcher_is_as_before_and_leaves_nothing(warm: WarmLauncher) -> Non
     if warm.pid is None:
         pytest.skip("no server was forked")
     process = psutil.Process(warm.pid)
-    deadline = time.monotonic() + 5
-    while process.children() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert process.children() == []
+    assert wait_for(lambda: process.children() == [])
     kinds = {os.readlink(f"/proc/{warm.pid}/fd/{fd}").partition(":")[0] for fd in os.listdir(f"/proc/{warm.pid}/fd")}
     assert "pipe" not in kinds
     assert warm.facts["left_out"] == [] and warm.facts["failed"] == []

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from advisor.launch import ports
 from advisor.measure.client import BenchClient
 from advisor.measure.load_search import MOST_LOADS, find_load
 from advisor.measure.saturation import keeps_up, with_requests
@@ -43,9 +43,7 @@ def server_url(
     client: BenchClient, engine_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """A bare eager server of the tiny model, with prefix caching as vLLM has it by default: on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = ports.free_port()
     words = ["serve", str(tiny_model), "--load-format", "dummy", "--enforce-eager", "--host", "127.0.0.1"]
     words += ["--port", str(port), "--served-model-name", SERVED]
     log = tmp_path_factory.mktemp("server") / "server.log"

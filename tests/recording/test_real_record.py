@@ -29,6 +29,12 @@ def command(engine_python):
     ]  # fmt: skip
 
 
+def begins_to_start(folder, launches):
+    """Whether the server of that launch writes its log; it is seconds from being ready then."""
+    logs = [log for log in folder.glob("runs/*/launches/*/server.log") if log.stat().st_size]
+    return len(logs) >= launches
+
+
 def test_a_recording_that_is_ended_in_a_launch_goes_on_where_it_stopped(tmp_path, engine_python):
     script = ROOT / "advisor" / "target" / "demo_model.py"
     subprocess.run([engine_python, str(script), str(tmp_path / "demo")], check=True, capture_output=True)
@@ -41,7 +47,9 @@ def test_a_recording_that_is_ended_in_a_launch_goes_on_where_it_stopped(tmp_path
         while not (path.exists() and '"event":"trial"' in path.read_text()):
             assert first.poll() is None and time.monotonic() - begun < 600, first.stderr.read()
             time.sleep(0.5)
-        time.sleep(5.0)  # in the middle of the second start
+        while not begins_to_start(tmp_path, 2):
+            assert first.poll() is None and time.monotonic() - begun < 600, first.stderr.read()
+            time.sleep(0.1)
         first.send_signal(signal.SIGTERM)
         assert first.wait(timeout=120) == 130, first.stderr.read()
     assert not [item for item in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(item.info["cmdline"] or [])]

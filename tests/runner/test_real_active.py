@@ -8,6 +8,7 @@ import pytest
 
 from advisor.inspection.engine import describe
 from advisor.inspection.gpu import cpu_facts
+from advisor.launch.server import LOG
 from advisor.measure.workload import load_workload
 from advisor.records import Candidate, Facts, GraphSteps, Outcome
 from advisor.runner.base import Job
@@ -21,15 +22,13 @@ ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOG_STATS_INTERVAL": "1"}
 
 
 class PatientClient(QuietClient):
-    """Waits until the server has logged its table of the steps that made it ready."""
+    """Waits until the server has logged its table of the steps that made it ready: it does once a second."""
 
-    waited = False
-
-    def sample(self, *words):
-        if not self.waited:
-            time.sleep(2.5)
-            self.waited = True
-        return super().sample(*words)
+    def sample(self, server_url, served_name, workload, seed, folder):
+        deadline = time.monotonic() + 60
+        while "Unpadded Tokens" not in (folder / LOG).read_text() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return super().sample(server_url, served_name, workload, seed, folder)
 
 
 @pytest.mark.engine

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
 import pytest
 
+from advisor.launch import ports
 from advisor.measure.step_counters import running_requests, watch
 from advisor.search.batch_histogram import from_pages, read_histogram
 from advisor.search.buckets import Question, answer
@@ -33,9 +33,7 @@ def server(engine_python: str, demo_model: Path, tmp_path_factory: pytest.TempPa
     Its steps take longer than the API server takes for their answers: of the tiny model's steps new ones are always there,
     and /metrics, which the same loop answers, waits until the whole generation is over and nothing runs (seen on 0.32.0).
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = ports.free_port()
     words = ["serve", str(demo_model), "--load-format", "dummy", "--enforce-eager", "--host", "127.0.0.1"]
     words += ["--port", str(port), "--served-model-name", "m"]
     words += ["--cudagraph-metrics", "--custom-histogram-buckets", OWN_BUCKETS]
@@ -65,15 +63,15 @@ def generate(url: str, answers: int, tokens: int = TOKENS) -> None:
     assert reply.json()["usage"]["completion_tokens"] == answers * tokens
 
 
-def counted(log: Path, batch: int, steps: float) -> dict[int, float]:
-    """The engine's own table, once it holds so many steps of the batch; it is written every second."""
-    deadline = time.monotonic() + 30
+def counted(log: Path, steps: Mapping[int, float]) -> dict[int, float]:
+    """The engine's own table of these batches, once it holds so many steps of each; it is written every second."""
+    deadline = time.monotonic() + 60
     rows: dict[int, float] = {}
-    while rows.get(batch, 0) < steps and time.monotonic() < deadline:
+    while any(rows.get(batch, 0) < steps[batch] for batch in steps) and time.monotonic() < deadline:
         time.sleep(1)
         text = log.read_text()
         rows = dict(read_histogram(text, "log").steps) if "Unpadded Tokens" in text else {}
-    return rows
+    return {batch: rows.get(batch, 0) for batch in steps}
 
 
 def test_page_and_table_count_the_same_steps(server: tuple[str, Path]):
@@ -85,10 +83,12 @@ def test_page_and_table_count_the_same_steps(server: tuple[str, Path]):
     generate(url, 4)
     page = from_pages(before, watch(url, None).page, ())
     assert page.approximations == ()
-    # The four arrive one after another: on a busy machine the first one's early steps are of one, two or three.
-    assert page.steps[4] == pytest.approx(TOKENS - 1, abs=3)
-    table = counted(log, 4, page.steps[4])
-    assert (table[1], table[4]) == (page.steps[1], page.steps[4])
+    # The four arrive one after another: on a busy machine early and late steps are of one, two or three of them. All but the
+    # first token of each answer are in these steps, or in one that reads the prompt of another one of the four.
+    decoded = {batch: count for batch, count in page.steps.items() if batch <= 4}
+    whole = 5 * (TOKENS - 1)
+    assert page.steps[4] > 0 and whole - (1 + 2 + 3) <= sum(batch * count for batch, count in decoded.items()) <= whole
+    assert counted(log, decoded) == decoded
 
 
 def test_a_server_that_is_watched_under_load(server: tuple[str, Path]):
