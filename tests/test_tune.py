@@ -130,9 +130,13 @@ def request_for(tmp_path):
 def children():
     import psutil
 
-    return [
-        process for process in psutil.Process().children(recursive=True) if process.status() != psutil.STATUS_ZOMBIE
-    ]
+    def lives(process):
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    return [process for process in psutil.Process().children(recursive=True) if lives(process)]
 
 
 EAGER = "settings: {enforce_eager: {values: [default, true]}}"
