@@ -1,7 +1,8 @@
 """A study's folder: `study.json` says what is being tuned, `trials.jsonl` holds every trial, one flushed line each.
 
 The journal is the only state. Everything else (the Optuna study, the profile, what is left to do) is derived from it, so a
-study continues after Ctrl-C, a crash of the advisor or of the machine: a half-written last line is dropped.
+study continues after Ctrl-C, a crash of the advisor or of the machine: a half-written last line is dropped. `time.jsonl` is for
+people: where the time of each command went.
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ class Study:
         """Write the trial to the journal before anything else looks at it. Raises OSError, and then leaves no half line."""
         self._write({"event": "trial", "trial": to_json(trial)})
         self.trials.append(trial)
+
+    def add_account(self, seconds: Mapping[str, float]) -> None:
+        """Where the wall time of one command went, by name, all of it: a line of time.jsonl. Raises OSError."""
+        line = {"ended_at": now(), "seconds": {name: round(spent, 3) for name, spent in seconds.items()}}
+        with (self.folder / "time.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
     def _write(self, event: Mapping[str, Any]) -> None:
         """One line on the disk, or none. Raises OSError."""

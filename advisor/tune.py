@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,14 +64,25 @@ def tune(request: TuneRequest, progress: Progress) -> TuneAnswer:
         setup.check_not_empty(space)
         runner = setup.runner(request, facts, study, client, progress.waiting, begun=ahead.launcher)
         stack.callback(runner.close)
-        earlier = len(study.trials)
         launch = Launches(request, study, space, runner, progress, mirror)
-        verdict = _measure(request, facts, study, spaces, launch, progress)
-        result = _result(request, facts, study, launch.space, verdict)
-        write_profile(path, build_profile(result))
+        with _time_is_told(begun, facts, study, progress):
+            verdict = _measure(request, facts, study, spaces, launch, progress)
+            result = _result(request, facts, study, launch.space, verdict)
+            write_profile(path, build_profile(result))
+        return TuneAnswer(result, path, study.folder)
+
+
+@contextlib.contextmanager
+def _time_is_told(begun: float, facts: Facts, study: Study, progress: Progress) -> Iterator[None]:
+    """Where the wall time since `begun` went, for the person and in the study's folder, however the tune ends."""
+    earlier = len(study.trials)
+    try:
+        yield
+    finally:
         account = time_account(study.trials[earlier:], time.monotonic() - begun, facts.engine.import_s)
         progress.note(time_line(account))
-        return TuneAnswer(result, path, study.folder)
+        if len(study.trials) > earlier:  # a study that was finished before stays as it is
+            study.add_account(account)
 
 
 def _measure(

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_STUDY = ("study.json", "trials.jsonl")
+_STUDY = ("study.json", "trials.jsonl", "time.jsonl")
 # A study that goes on holds answers against the default's, and plans capture sizes from the baseline's requests.
 _NEEDED = ("answers.json", "command.json", "server.log")
 _RAW = "bench-seed*.json"

@@ -342,6 +342,7 @@ def test_a_fault_is_caught_and_named_and_never_wins(row, tuned):
     else:
         (caught,) = failed
         assert (caught.phase, caught.outcome) == (row.phase, row.outcome), caught.reason
+        assert (caught.stop_s is None) == (caught.start_s is None)  # one that died while it was measured was stopped, too
         told_of(caught, done)
     if row.kind:
         sample = caught.samples[-1]  # a busy machine may add a class of its own

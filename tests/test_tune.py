@@ -257,8 +257,13 @@ def test_ctrl_c_while_inspecting_is_told_as_such(request_for, monkeypatch):
     assert caught.value.exit_code == 130
 
 
-def test_a_baseline_that_cannot_be_measured_is_not_blamed_on_the_server(request_for, monkeypatch):
+def test_a_baseline_that_cannot_be_measured_is_not_blamed_on_the_server(request_for, monkeypatch, tmp_path):
     monkeypatch.setattr(FakeClient, "sample", lambda *_: sample(0, 100.0, problems=["the client was starved"]))
+    notes = []
+    monkeypatch.setattr(Silent, "note", lambda _, text: notes.append(text))
     with pytest.raises(LaunchesFailed, match="invalid_measurement: the client was starved") as caught:
         pipeline.tune(request_for(EAGER), Silent())
     assert caught.value.hint.startswith("is this machine busy") and len(caught.value.hint.splitlines()) == 2
+    assert notes[-1].startswith("time: ") and "own overhead" in notes[-1]  # where it went is told of a tune that fails, too
+    (times,) = (tmp_path / "runs").glob("*/time.jsonl")
+    assert len(times.read_text().splitlines()) == 1

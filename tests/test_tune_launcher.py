@@ -12,7 +12,7 @@ import pytest
 from advisor import tune as pipeline
 from advisor.progress import Silent
 from advisor.report.summary import summary
-from advisor.report.time_account import OWN, time_account
+from advisor.report.time_account import NAMES, OWN, time_account
 from advisor.study import cold_start
 
 from .test_tune import EAGER, SITE, children, install_fakes, request_for  # noqa: F401
@@ -53,6 +53,10 @@ def launched(answer) -> dict[str, set[str]]:
     return found
 
 
+def accounts(study: Path) -> list[dict[str, float]]:
+    return [json.loads(line)["seconds"] for line in (study / "time.jsonl").read_text().splitlines()]
+
+
 def test_baseline_and_search_are_forked_and_all_that_is_reported_is_not(request_with):
     told = Told()
     answer = pipeline.tune(request_with(measure_all=True), told)
@@ -60,6 +64,9 @@ def test_baseline_and_search_are_forked_and_all_that_is_reported_is_not(request_
     waited = [trial.launcher_s for trial in answer.result.trials]
     assert waited[0] > 0 and not any(waited[1:])
     assert told.notes[-1].startswith("time: ") and "own overhead" in told.notes[-1]
+    (account,) = accounts(answer.study_folder)
+    assert tuple(account) == NAMES and account["measuring"] > 0 and account["stopping"] > 0
+    assert sum(account.values()) > sum(trial.total_s for trial in answer.result.trials)  # it is the wall time
     # What each launch costs beside server and client; 2% of the 30 s that a forked trial of an 8B takes on an H200 are 0.6 s.
     own = statistics.median(time_account([trial], trial.total_s)[OWN] for trial in answer.result.trials)
     assert own < 0.3, own

@@ -124,25 +124,27 @@ class RealRunner:
             usual=self._usual_memory, caches=self._caches(launch.job), renew_caches=self._renewal(launch.job),
             retried=launch.notes.append, warm=self._warm if launch.job.phase in FORKED_PHASES else None,
         )  # fmt: skip
-        with server:
-            launch.times["start_s"] = server.start_s
-            guard.server = server.pid
-            sampling = self._sampling(server, launch, guard)
-            if launch.job.seeds and not launch.is_lost():  # by its start alone, where that is the objective
-                with launch.timed("warmup_s"):
-                    launch.warm_up = sampling.warm_up()
-                with launch.timed("measure_s"):
-                    self._measure(sampling, launch)
-            launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
-            launch.memory_free = gpu_memory.free_share(gpu)
-            keep_page(server.base_url, launch.folder)
-            with launch.timed("checks_s"):
-                self._ask_fixed_prompts(server, launch)
-                self._evaluate(server, launch)
-            left_at = time.monotonic()
-        launch.times["stop_s"] = time.monotonic() - left_at
-        launch.leftovers = server.leftovers
-        launch.notes += [f"left behind when the server had ended, and killed: {one}" for one in server.leftovers]
+        try:
+            with server:
+                launch.times["start_s"] = server.start_s
+                guard.server = server.pid
+                sampling = self._sampling(server, launch, guard)
+                if launch.job.seeds and not launch.is_lost():  # by its start alone, where that is the objective
+                    with launch.timed("warmup_s"):
+                        launch.warm_up = sampling.warm_up()
+                    with launch.timed("measure_s"):
+                        self._measure(sampling, launch)
+                launch.notes += taints.remarks(launch.samples[-1].telemetry if launch.samples else None)
+                launch.memory_free = gpu_memory.free_share(gpu)
+                keep_page(server.base_url, launch.folder)
+                with launch.timed("checks_s"):
+                    self._ask_fixed_prompts(server, launch)
+                    self._evaluate(server, launch)
+        finally:  # a server that died while it was measured was stopped, too
+            if server.start_s and server.stop_s is not None:
+                launch.times["stop_s"] = server.stop_s
+            launch.leftovers = server.leftovers
+            launch.notes += [f"left behind when the server had ended, and killed: {one}" for one in server.leftovers]
 
     def _caches(self, job: Job) -> Mapping[str, str]:
         if job.caches == "study":
