@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.anatomy.ahead import ahead
 from advisor.anatomy.modes import TITLES
 from advisor.anatomy.noise import noise, unsteady
 from advisor.anatomy.parts import decides
@@ -29,6 +30,7 @@ def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         *noise(modes),
         *no_floor,
         *whole(steps),
+        *ahead(steps),
         *dominant(steps),
         *piecewise(steps),
         *paying(steps, batches(modes)),
