@@ -30,6 +30,15 @@ def ours(player: Player) -> None:
 
     It knows the short list of advisor/search/priors.py beforehand, and no profile: one of the grid's own model would be the answer.
     """
+    _search(player, _known(player))
+
+
+def ours_unaided(player: Player) -> None:
+    """The same without that list, which was written with runs of the H200 in sight: what the method alone is worth."""
+    _search(player, ())
+
+
+def _search(player: Player, known: Sequence[Point]) -> None:
     from advisor.search.loop import search
     from advisor.search.sampler import Sampler
     from advisor.study.launches import Launches
@@ -43,9 +52,7 @@ def ours(player: Player) -> None:
     launch = Launches(request, player, space, player, Silent(), None)
     launch.baseline()
     sampler = Sampler(space, case.objective, player.seed, Feasibility())
-    search(
-        lambda candidate: launch("search", candidate), sampler, budget, case.objective, launch.done, known=_known(player)
-    )
+    search(lambda candidate: launch("search", candidate), sampler, budget, case.objective, launch.done, known=known)
 
 
 def _known(player: Player) -> Sequence[Point]:
@@ -167,6 +174,7 @@ def _score(player: Player, trial: Trial) -> float | None:
 Strategy = Callable[[Player], None]
 STRATEGIES: dict[str, Strategy] = {
     "ours": ours,
+    "ours-unaided": ours_unaided,
     "random": random_search,
     "tpe": plain_tpe,
     "gp": plain_gp,
