@@ -132,15 +132,13 @@ _RATES = {"cold_tok_s": "cold, tok/s", "warm_tok_s": "warm, tok/s"}
 
 
 def launcher(path: Path) -> str:
-    """Every start, medians, and their ratio beside the goal; medians of throughput where it was measured."""
+    """Every start, medians, and their ratio beside the goal; every throughput and the medians' ratio where it was measured."""
     found = json.loads(path.read_text(encoding="utf-8"))
     arms = [(model, config, arm) for model, configs in found.items() for config, arm in configs.items()]
-    rates = [name for name in _RATES if any(arm.get(name) for *_, arm in arms)]
-    rows = [
-        (model, config, *_started(config, arm), *(_median(arm.get(name)) for name in rates))
-        for model, config, arm in arms
-    ]
-    return f"[{path.name}]({path.name}):\n\n" + markdown((*_STARTS, *(_RATES[name] for name in rates)), rows)
+    measured = any(arm.get(name) for *_, arm in arms for name in _RATES)
+    rows = [(model, config, *_started(config, arm), *(_rated(arm) if measured else ())) for model, config, arm in arms]
+    head = (*_STARTS, *_RATES.values(), "warm / cold, tok/s") if measured else _STARTS
+    return f"[{path.name}]({path.name}):\n\n" + markdown(head, rows)
 
 
 def _started(config: str, arm: Mapping[str, Sequence[float]]) -> list[str]:
@@ -148,6 +146,12 @@ def _started(config: str, arm: Mapping[str, Sequence[float]]) -> list[str]:
     ratio = f"{statistics.median(warm) / statistics.median(cold):.2f}" if cold and warm else ""
     seconds = [", ".join(map(_tenth, values)) for values in (cold, warm)]
     return [*seconds, _median(cold), _median(warm), ratio, f"{GOALS[config]:.2f}" if config in GOALS else ""]
+
+
+def _rated(arm: Mapping[str, Sequence[float]]) -> list[str]:
+    cold, warm = (arm.get(name) or [] for name in _RATES)
+    ratio = f"{statistics.median(warm) / statistics.median(cold):.3f}" if cold and warm else ""
+    return [*(", ".join(f"{value:,.0f}" for value in values) for values in (cold, warm)), ratio]
 
 
 def _median(values: Sequence[float] | None) -> str:
