@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from advisor import cli
+from advisor.attention import grid
+from advisor.engine.options import parse_options, split_serve_args
 from benchmarks import evidence, launcher, leaks, timed_runs
 from benchmarks.evidence import read_runs
 
+ROOT = Path(__file__).resolve().parents[2]
 PARSERS = {"benchmarks.launcher": launcher._arguments, "benchmarks.leaks": leaks._arguments}
 STAND_IN = """
 import pathlib, signal, sys, time
@@ -26,18 +31,54 @@ sys.exit(3 if "--broken" in sys.argv else 0)
 """
 
 
-@pytest.mark.parametrize("name", list(read_runs()))
-def test_the_list_asks_for_what_the_commands_understand(name: str, tmp_path: Path):
+def options_of(name: str) -> tuple[list[str], dict[str, Any]]:
+    """The words of a command on the list, and its options as the command reads them."""
     words = read_runs()[name].words(600.0, "python3")
     if words[0] == "advisor":
         command = typer.main.get_command(cli.app).commands[words[1]]
-        given = command.make_context(words[1], words[2:]).params
-    else:
-        assert words[:2] == ["python", "-m"]
-        given = vars(PARSERS[words[2]](words[3:]))
+        return words, command.make_context(words[1], words[2:]).params
+    assert words[:2] == ["python", "-m"]
+    return words, vars(PARSERS[words[2]](words[3:]))
+
+
+def stepped(kind: str) -> list[str]:
+    return [name for name, run in read_runs().items() if run.command.startswith(f"advisor {kind} ")]
+
+
+@pytest.mark.parametrize("name", list(read_runs()))
+def test_the_list_asks_for_what_the_commands_understand(name: str, tmp_path: Path):
+    words, given = options_of(name)
     assert str(given["model"]) in [f"models/{model}" for model in read_runs()[name].models]
     assert given["engine_python"] == "python3" and "--output" in words
     assert "--load-format dummy" in given["serve_args"] or words[0] == "python"  # benchmarks.launcher adds it itself
+
+
+@pytest.mark.parametrize("name", [*stepped("anatomy"), *stepped("attention")])
+def test_a_file_that_is_there_was_measured_with_the_same_arguments(name: str):
+    """Otherwise the command would be refused: it continues its file."""
+    _, given = options_of(name)
+    path = ROOT / given["output"]
+    if path.exists():
+        found = json.loads(path.read_text())
+        assert (found["serve_args"], found["steps"]) == (split_serve_args(given["serve_args"]), given["steps"])
+
+
+@pytest.mark.parametrize("name", stepped("attention"))
+def test_every_context_fits_in_every_phase(name: str):
+    """What does not fit is several long prompts in one step."""
+    _, given = options_of(name)
+    options = parse_options(split_serve_args(given["serve_args"])).values
+    limits = grid.Limits(1024, int(options["--max-num-batched-tokens"]), int(options["--max-model-len"]))
+    batches, contexts = (grid.parse_numbers("", given[option]) for option in ("batch_sizes", "contexts"))
+    kept, left_out = grid.cells(grid.Wanted(batch_sizes=batches, contexts=contexts, steps=given["steps"]), limits)
+    assert {(cell.phase, cell.context) for cell in kept} == {(phase, size) for phase in grid.PHASES for size in contexts}
+    assert {(cell.phase, cell.batch > 1) for cell, _ in left_out} == {(grid.PREFILL, True)}
+
+
+@pytest.mark.parametrize("name", stepped("anatomy"))
+def test_an_anatomy_takes_all_batch_sizes(name: str):
+    _, given = options_of(name)
+    assert given["batch_sizes"] is None and "--max-num-seqs" not in given["serve_args"]
 
 
 @pytest.fixture
