@@ -3,6 +3,7 @@
     python -m benchmarks.shelf --list                            # what is on it, and what is there
     python -m benchmarks.shelf --budget 24m                      # begins nothing that is not expected to fit
     python -m benchmarks.shelf --budget 24m --stop 9m30s         # what runs then gets Ctrl-C; the same command goes on
+    python -m benchmarks.shelf --anew                            # also those that an earlier model folder was measured for
     python -m benchmarks.shelf --verify [PROFILE ...]            # `advisor verify` for profiles older than a day
     python -m benchmarks.shelf --table [--check]                 # the table of profiles/README.md
 
@@ -29,6 +30,7 @@ from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.store import read_profile
 from advisor.study.endings import termination_is_ctrl_c
 from advisor.units import parse_duration_s
+from benchmarks.shelf_anew import has_earlier_folder
 from benchmarks.shelf_entries import LIST, MODELS, Shelf, chosen, read_shelf, study_names, told, tune_words
 from benchmarks.shelf_pack import pack
 from benchmarks.shelf_table import read_verified, table, with_table
@@ -44,8 +46,15 @@ _IMPORTS_S, _COMPILE_S, _QUESTIONS_S = 60.0, 45.0, 10.0
 
 
 def tune_missing(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[Ended]:
-    """Entries without a profile, in the list's order; a study that is there goes on."""
-    wanted = [name for name in chosen(shelf, given.names) if not profile_path(given, shelf, name).exists()]
+    """Entries without a profile, in the list's order; a study that is there goes on.
+
+    With --anew also those whose model folder has changed. Their profile stays until the new one is written, and launches of the
+    earlier folder are in a study that `advisor tune` refuses, as it does one of another machine.
+    """
+    paths = {name: profile_path(given, shelf, name) for name in chosen(shelf, given.names)}
+    earlier = [name for name in paths if given.anew and is_earlier(given, shelf, name)]
+    before = {name: paths[name].read_text(encoding="utf-8") for name in earlier}
+    wanted = [name for name, path in paths.items() if name in before or not path.exists()]
     runs = given.runs
 
     def run(name: str) -> Ended:
@@ -57,23 +66,37 @@ def tune_missing(given: argparse.Namespace, shelf: Shelf, clock: Clock) -> list[
             if not (ended.exit_code == _WRONG and _OF_ANOTHER in ended.told):
                 break
             say(f"{name}: a study of another machine or version is left as it is: {ended.told}")
-        return _without_an_empty_one(ended, profile)
+        return _without_an_empty_one(ended, profile, before.get(name))
 
     def expected_s(name: str) -> float:
+        if name in before:  # the study that is there may be the earlier one's
+            return 60 * shelf.entries[name].minutes
         there = [runs / study for study in study_names(name, shelf) if (runs / study).exists()]
         return remaining_s(shelf.entries[name].minutes, there[-1]) if there else 60 * shelf.entries[name].minutes
 
     return run_all(wanted, expected_s, run, clock, say)
 
 
-def _without_an_empty_one(ended: Ended, path: Path) -> Ended:
-    """A tune whose budget let it try nothing leaves a profile that says so: it is removed, so that the next run goes on."""
+def is_earlier(given: argparse.Namespace, shelf: Shelf, name: str) -> bool:
+    """Whether the entry has a profile, but one of an earlier model folder."""
+    path = profile_path(given, shelf, name)
+    return path.exists() and has_earlier_folder(read_profile(path), given.models)
+
+
+def _without_an_empty_one(ended: Ended, path: Path, before: str | None) -> Ended:
+    """A tune whose budget let it try nothing leaves a profile that says so: it is removed, so that the next run goes on.
+
+    `before`: the text of the profile that it was to replace, which comes back.
+    """
     if ended.state != DONE or not path.exists():
         return ended
     decision = read_profile(path).decision
     if decision.outcome is not Decision.INCONCLUSIVE or decision.challenger is not None:
         return ended
-    path.unlink()
+    if before is None:
+        path.unlink()
+    else:
+        write_atomically(path, before)
     told = f"nothing was compared with the default: {decision.reason}; raise its budget"
     return dataclasses.replace(ended, state=FAILED, told=told)
 
@@ -193,6 +216,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     what.add_argument("--verify", action="store_true", help="launch profiles afresh instead of making missing ones")
     what.add_argument("--table", action="store_true", help="write the table of profiles/README.md")
     what.add_argument("--list", action="store_true", help="print the entries and whether their profiles are there")
+    parser.add_argument("--anew", action="store_true", help="tune also what was measured with an earlier model folder")
     parser.add_argument("--check", action="store_true", help="with --table: change nothing, exit code 1 if it would")
     parser.add_argument("--budget", help="begin nothing that is expected to end later: 24m")
     parser.add_argument("--stop", help="Ctrl-C for what still runs then: 9m30s; the same command goes on")
@@ -218,7 +242,8 @@ def run(given: argparse.Namespace) -> int:
     if given.list:
         for name in chosen(shelf, given.names):
             there = "profile is there" if profile_path(given, shelf, name).exists() else "missing"
-            say(f"{told(name, shelf)}; {there}")
+            earlier = ", measured with an earlier model folder: --anew" if is_earlier(given, shelf, name) else ""
+            say(f"{told(name, shelf)}; {there}{earlier}")
         return 0
     clock = Clock(*(parse_duration_s(text, option) if text else None for text, option in _limits(given)))
     begun = now()

@@ -10,6 +10,7 @@ from advisor.errors import InputError
 from advisor.serving_profile.schema import Profile
 from advisor.serving_profile.store import read_profile
 from advisor.units import changes, number, percent
+from benchmarks.shelf_anew import has_earlier_folder
 
 HEAD = "| profile | machine | load | weights | verdict | default, output tok/s | verified on another day |"
 _RULE = "|---|---|---|---|---|---|---|"
@@ -55,12 +56,17 @@ def _row(path: Path, folder: Path, verified: list[dict[str, Any]]) -> str:
         f"[{path.relative_to(folder)}]({path.relative_to(folder)})",
         f"{profile.gpu.name}, vLLM {profile.software.vllm}",
         _load(profile),
-        "random" if profile.model.random_weights else "its own",
+        _weights(profile),
         _verdict(profile),
         number(profile.measured.default.output_tok_s.mean) if profile.measured.default else "",
         _verified(record) if record else "not yet",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _weights(profile: Profile) -> str:
+    weights = "random" if profile.model.random_weights else "its own"
+    return f"{weights}, [earlier folder](#earlier-model-folders)" if has_earlier_folder(profile) else weights
 
 
 def _load(profile: Profile) -> str:
