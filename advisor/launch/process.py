@@ -17,6 +17,8 @@ from typing import IO, Protocol
 
 import psutil
 
+from advisor.launch.guard import TRACKER_S, but_trackers, clear
+
 GUARD = Path(__file__).with_name("guard.py")
 # How long the guard may take beyond the ladder's own waits (its KILL_WAIT_S included) before it counts as stuck.
 GUARD_SLACK_S = 30.0
@@ -85,6 +87,7 @@ class GuardedProcess:
         self._exit_code: int | None = None
         self._rest = b""
         self._closed = False
+        self._scratch = scratch
         self._guard = guard()
         # The guard's own directory is /, so what it is told must not be relative.
         order = {"argv": list(argv), "env": dict(env), "cwd": str(cwd.resolve()), "log": str(log.resolve())}
@@ -94,7 +97,7 @@ class GuardedProcess:
             self._tell({**order, "leader_grace_s": grace.leader_s, "group_grace_s": grace.group_s})
             self.pid = self._first_pid()
         except BaseException:
-            self._discard_guard()
+            self._give_up()
             raise
 
     @property
@@ -144,10 +147,9 @@ class GuardedProcess:
             except KeyboardInterrupt as caught:
                 interrupt, word = caught, "kill"
         self._discard_guard()
-        if self.left is None:  # the guard was killed or is stuck
-            self.left = kill_session(self.pid)
         if interrupt is not None:
             raise interrupt
+        assert self.left is not None
         return self.left
 
     def _first_pid(self) -> int:
@@ -193,16 +195,31 @@ class GuardedProcess:
         while self.left is None and not self._closed and time.monotonic() < deadline:
             self._listen(max(0.0, deadline - time.monotonic()))
 
+    def _give_up(self) -> None:
+        """The start failed or was interrupted, when the guard may have begun: its input ends, and so it ends what it started."""
+        try:
+            _close(self._guard.stdin)
+            self._wait_for_guard()
+        finally:  # Ctrl-C once more included
+            self._discard_guard()
+
     def _discard_guard(self) -> None:
-        """Close the pipes and make sure that the guard itself is gone; the kernel ends the server with it."""
+        """Make sure that the guard is gone, and what it had to end and to remove: it may be killed, or stuck."""
         if self._guard.poll() is None and self.left is None:
             self._guard.kill()
-        for pipe in (self._guard.stdin, self._guard.stdout):
-            if pipe is not None and not pipe.closed:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        _close(self._guard.stdin)
+        _close(self._guard.stdout)
         self._closed = True
         self._guard.wait()
+        if self.left is None and self._pid is not None:
+            self.left = kill_session(self._pid)
+        clear(self._scratch)
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
 
 
 def session_members(leader: int) -> list[psutil.Process]:
@@ -218,13 +235,19 @@ def session_members(leader: int) -> list[psutil.Process]:
 
 
 def kill_session(leader: int, timeout_s: float = GUARD_SLACK_S) -> list[int]:
-    """SIGKILL to every member of a session until none is left; returns the pids that outlived it."""
-    deadline = time.monotonic() + timeout_s
+    """SIGKILL to every member of a session until none is left, as the guard does it: resource trackers have some seconds from the
+    end of the others on. Returns the pids that outlived it.
+    """
+    now = time.monotonic()
+    deadline, tidied = now + timeout_s, now + TRACKER_S
     while members := [process for process in session_members(leader) if _living(process)]:
+        now, most = time.monotonic(), but_trackers([process.pid for process in members])
+        tidied = now + TRACKER_S if most else tidied
         for process in members:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        if time.monotonic() > deadline:
+            if process.pid in most or now > tidied:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        if now > deadline:
             return [process.pid for process in members]
         time.sleep(0.02)
     return []

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from advisor.launch import process as process_module
 from advisor.launch.launcher import Launcher
 from advisor.launch.process import KILLED, Grace, GuardedProcess
 
@@ -109,7 +110,7 @@ class ProcessContract:
     def test_shared_memory_of_a_killed_one_is_removed(self, start: Start) -> None:
         """A hanging engine would leave 0.4 GiB, launch by launch: its resource tracker must not be killed with it."""
         process = start("shared", grace=SHORT)
-        memory = Path("/dev/shm", log_lines(process, 2)[1].split()[1])
+        memory = Path("/dev/shm", log_lines(process, 3)[1].split()[1])
         assert memory.exists()
         assert process.stop() == []
         assert process.exit_code() == KILLED and not memory.exists()
@@ -140,6 +141,40 @@ class ProcessContract:
         assert wait_gone([process.pid]) == []
         assert process.exit_code() == KILLED
         assert process.stop() == []
+
+    def test_a_killed_guard_leaves_nothing(self, start: Start, tmp_path: Path) -> None:
+        """Shared memory, sockets and processes are removed without it."""
+        scratch = tmp_path / "scratch"
+        process = start("shared", scratch=str(scratch))
+        _, (_, memory), (_, child) = map(str.split, log_lines(process, 3))
+        (scratch / "left").touch()
+        os.kill(process.guard_pid, signal.SIGKILL)
+        assert wait_gone([process.pid]) == []
+        assert living([int(child)]) and Path("/dev/shm", memory).exists()
+        assert process.stop() == []
+        assert wait_gone([int(child)]) == []
+        assert not Path("/dev/shm", memory).exists() and not scratch.exists()
+
+    @pytest.mark.parametrize("stuck", [False, True])
+    def test_a_start_that_is_interrupted_leaves_nothing(self, start: Start, tmp_path: Path, monkeypatch, stuck) -> None:
+        """Ctrl-C when the guard has its order and nobody has heard of it yet; where it does not end either, it is killed."""
+        scratch, log, seen = tmp_path / "scratch", tmp_path / "log", list[str]()
+
+        def interrupted(process: GuardedProcess) -> int:
+            assert wait_for(lambda: log.exists() and log.read_text().count("\n") == 3)
+            (scratch / "left").touch()
+            seen.extend([*(line.split()[1] for line in log.read_text().splitlines()), str(process.guard_pid)])
+            if stuck:
+                os.kill(process.guard_pid, signal.SIGSTOP)
+                monkeypatch.setattr(process_module, "GUARD_SLACK_S", 0.5)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(GuardedProcess, "_first_pid", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            start("shared", scratch=str(scratch))
+        server, memory, child, guard = seen
+        assert wait_gone([int(server), int(child), int(guard)]) == []
+        assert not Path("/dev/shm", memory).exists() and not scratch.exists()
 
     def test_the_exec_is_when_the_clock_starts(self, start: Start) -> None:
         before = time.monotonic()

@@ -94,6 +94,7 @@ if __name__ == "__main__":
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         say("shared", memory.name)
+        fork_child()  # it holds the resource tracker up, as an engine does
         time.sleep(600)
     elif name == "spin":
         while True:
