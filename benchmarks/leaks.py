@@ -2,9 +2,9 @@
 
 Starts and stops the default eagerly, forked, LAUNCHES times after a first one, which opens what stays open (NVML, the launcher).
 The file says what was there before and after: GPU memory, shared memory (without what other programs have mapped), temporary files
-and processes (the run has a folder for the former, which names the latter), and the open files of this process and of the
-launcher by kind. It is replaced after each launch, so an end by Ctrl-C or SIGTERM leaves what was seen so far. Exit code 1:
-something is left, or a launch failed.
+(the run has a folder of its own), processes (what is orphaned stays a descendant of this one, whatever it makes of its name and
+environment), and the open files of this process and of the launcher by kind. It is replaced after each launch, so an end by Ctrl-C
+or SIGTERM leaves what was seen so far. Exit code 1: something is left, or a launch failed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from advisor.errors import AdvisorError
 from advisor.journal import write_atomically
 from advisor.launch import gpu_memory
 from advisor.launch.failure import LaunchFailed
+from advisor.launch.guard import PR_SET_CHILD_SUBREAPER, prctl
 from advisor.launch.warm_choice import WARM
 from advisor.study.endings import termination_is_ctrl_c
 from benchmarks.launcher import INTERRUPTED, Bench, NotForked, add_server_arguments, benches, say
@@ -40,12 +41,12 @@ SETTLE_S = 5.0  # a guard is collected by the launcher within a second of its en
 
 def seen(bench: Bench) -> dict[str, Any]:
     """Everything that a launch could leave, as it is now. MiB by GPU; lists are sorted."""
-    launcher, ours = bench.warm.pid, processes(tempfile.gettempdir())
+    launcher, ours = bench.warm.pid, processes()
     return {
         "gpu_mib": dict(gpu_memory.used(bench.facts.gpu) or {}),
         "shared_memory": shared_memory(ours),
         "temporary_files": names(Path(tempfile.gettempdir())),
-        "processes": ours,
+        "processes": [pid for pid in ours if pid != launcher],
         "own_files": open_files(os.getpid()),
         "launcher_files": open_files(launcher) if launcher else {},
         "launcher_threads": psutil.Process(launcher).num_threads() if launcher else 0,
@@ -66,12 +67,12 @@ def shared_memory(ours: Sequence[int]) -> list[str]:
     return [name for name in names(SHARED_MEMORY) if name not in theirs]
 
 
-def processes(folder: str) -> list[int]:
-    """Of this run: they were executed, or forked from one that was, with this folder for temporary files."""
+def processes() -> list[int]:
+    """All descendants of this process that run."""
     found = []
-    for process in psutil.process_iter():
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get("TMPDIR") == folder:
+            if process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
     return sorted(found)
 
@@ -143,12 +144,22 @@ def attempt(bench: Bench, document: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def own_temporary_folder() -> Iterator[str]:
+def orphans_stay() -> Iterator[None]:
+    """Whose parent has ended is this process's child meanwhile, and not the system's."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+@contextlib.contextmanager
+def own_temporary_folder() -> Iterator[None]:
     """Other programs' temporary files are not in it; its path is short, for sockets. The launcher and its servers have it too."""
     kept, folder = (os.environ.get("TMPDIR"), tempfile.tempdir), tempfile.mkdtemp(prefix="t")
     os.environ["TMPDIR"], tempfile.tempdir = folder, folder
     try:
-        yield folder
+        yield
     finally:
         tempfile.tempdir = kept[1]
         os.environ.pop("TMPDIR") if kept[0] is None else os.environ.update(TMPDIR=kept[0])
@@ -163,9 +174,9 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def main(words: Sequence[str]) -> None:
-    given, ended = _arguments(words), False
+    given, ended, earlier = _arguments(words), False, processes()
     document: dict[str, Any] = {"model": Path(given.model).name, "launches": 0, "start_s": [], "gpu_mib_after_each": []}
-    with own_temporary_folder() as folder:
+    with own_temporary_folder(), orphans_stay():
         try:
             with termination_is_ctrl_c(), benches(given) as bench:
                 document["gpu"], document["vllm"] = bench.facts.gpu.name, bench.facts.engine.vllm_version
@@ -174,7 +185,7 @@ def main(words: Sequence[str]) -> None:
             ended = True
         except AdvisorError as error:
             document["failed"] = error.problem
-        document["processes_at_the_end"] = processes(folder)  # the launcher's included
+        document["processes_at_the_end"] = [pid for pid in processes() if pid not in earlier]  # the launcher's included
     write_atomically(given.output, json.dumps(document, indent=1) + "\n")
     say(
         f"{document['launches']} launches; left: {document.get('left') or 'nothing'}, {document.get('failed', 'none failed')}"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from advisor.launch.failure import LaunchFailed
@@ -44,6 +45,18 @@ def test_left_is_what_there_is_more_of(after, more) -> None:
     assert leaks.left(BEFORE, {**BEFORE, **after}) == more
 
 
+# Leaves an orphan in a session of its own, without environment, that has shared memory mapped; prints its pid.
+LEAVES_AN_ORPHAN = """
+import subprocess, sys
+program = "import mmap, sys, tempfile, time; file = tempfile.NamedTemporaryFile(dir=sys.argv[1], delete=False); "
+program += "file.truncate(1); kept = mmap.mmap(file.fileno(), 1); print(flush=True); time.sleep(600)"
+words = [sys.executable, "-c", program, sys.argv[1]]
+orphan = subprocess.Popen(words, env={}, start_new_session=True, stdout=subprocess.PIPE)
+orphan.stdout.readline()
+print(orphan.pid)
+"""
+
+
 class Leaky:
     """Launches that leave a pipe, a file, shared memory and a process each."""
 
@@ -60,12 +73,9 @@ class Leaky:
             raise LaunchFailed(Outcome.CRASHED, "no more")
         if self.leaving and self.count > 1:
             self.kept.append(os.pipe())
-            for folder in (leaks.SHARED_MEMORY, None):
-                os.close(tempfile.mkstemp(dir=folder)[0])
-            words = [sys.executable, "-c", "print(flush=True); input()"]
-            child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            child.stdout.readline()  # its environment, by which it is found, can be read empty in the middle of the exec
-            self.kept.append(child)
+            os.close(tempfile.mkstemp()[0])
+            words = [sys.executable, "-c", LEAVES_AN_ORPHAN, str(leaks.SHARED_MEMORY)]
+            self.kept.append(psutil.Process(int(subprocess.check_output(words))))
         return Start(1.0)
 
     def close(self):
@@ -73,7 +83,8 @@ class Leaky:
             if isinstance(one, tuple):
                 os.close(one[0]), os.close(one[1])
             else:
-                one.communicate(b"\n")
+                one.kill()
+                one.wait(10)
 
 
 @pytest.fixture
