@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.engine.render import version_tuple
 from advisor.engine.rules import legality
-from advisor.engine.rules.backend_table import ALWAYS, UNKNOWN
+from advisor.engine.rules.backend_table import ALWAYS, NEVER, UNKNOWN
 from advisor.engine.rules.graph_support import flash_attention_version, graph_support
 from advisor.engine.rules.inert import inert_settings
 from advisor.records import EngineFacts, GpuFacts, ModelFacts
@@ -195,6 +195,21 @@ def full_needs_any_batch_graphs(settings: Settings, place: Place) -> str | None:
     return f"{backend} cannot put mixed batches into full graphs: vLLM turns FULL into {becomes}"
 
 
+def full_graphs_need_a_backend_that_takes_any(settings: Settings, place: Place) -> str | None:
+    """Where a backend takes no full graph at all, vLLM refuses FULL (before 0.11.0 FULL_DECODE_ONLY too); of every other mode,
+    its default's too, it leaves the piecewise graphs, and without compilation none (graph_modes.py)."""
+    backend, mode = place.backend(settings), settings.get("cudagraph_mode")
+    if backend is None or place.capability is None or mode in (None, "NONE"):
+        return None
+    if graph_support(backend, place.version, place.flash_version(settings), place.capability) != NEVER:
+        return None
+    if mode == "FULL" or (mode == "FULL_DECODE_ONLY" and place.version < (0, 11)):
+        return f"{backend} takes no full graphs: vLLM refuses {mode}"
+    if settings.get("compilation_mode") in (None, "VLLM_COMPILE"):
+        return f"{backend} takes no full graphs: {mode} leaves piecewise ones, like vLLM's default"
+    return f"{backend} takes no full graphs: {mode} without compilation leaves none, which is eager mode"
+
+
 def compile_sizes_are_captured(settings: Settings, place: Place) -> str | None:
     """vLLM refuses a compile size that a graph would pad (cudagraph_dispatcher.py); above the largest graph nothing is padded."""
     sizes = [size for size in settings.get("compile_sizes") or () if isinstance(size, int)]
@@ -226,6 +241,7 @@ RULES: tuple[Rule, ...] = (
     flash_version_must_differ,
     flash_2_has_no_fp8_cache,
     splits_need_graphs_and_version_3,
+    full_graphs_need_a_backend_that_takes_any,
     full_needs_any_batch_graphs,
     compile_sizes_are_captured,
     fusions_need_something_to_fuse,

@@ -11,6 +11,7 @@ import pytest
 from advisor.engine.options import ServeOptions
 from advisor.engine.render import changes, version_tuple
 from advisor.engine.rules.resolution import resolve_by_rules
+from advisor.engine.versions import RELEASES, version_text
 from advisor.errors import InputError
 from advisor.records import BackendFacts, EngineFacts, GpuFacts, ModelFacts, Workload
 from advisor.space.candidates import AT_ONCE, Limits, build_space, concrete_settings
@@ -105,6 +106,24 @@ def test_no_two_trials_run_alike_and_none_contradicts_itself(name, gpu):
     assert max(runs.values()) == 1, [key for key, seen in runs.items() if seen > 1][:1]
     assert not any(set(contradictions(item.settings)) for item in space.candidates)
     assert "" not in {item.key for item in space.candidates}
+
+
+@pytest.mark.parametrize("gpu", [H200, A100], ids=["h200", "a100"])
+@pytest.mark.parametrize("version", [version_text(release) for release in RELEASES])
+def test_no_two_trials_run_alike_in_any_release(version, gpu):
+    space, rules = built("default", version, gpu)
+    assert space.complete
+    alike = Counter(rules.runs[item.key] for item in space.candidates)
+    assert max(alike.values()) == 1, [item.label for item in space.candidates if alike[rules.runs[item.key]] > 1]
+
+
+def test_a_backend_without_full_graphs_keeps_its_default_and_no_graphs():
+    space, _ = built("default", "0.17.1")
+    modes = {(item.settings.get("compilation_mode"), item.settings.get("cudagraph_mode"))
+             for item in space.candidates if item.settings.get("attention_backend") == "FLEX_ATTENTION"}  # fmt: skip
+    assert {(None, None), (None, "NONE")} <= modes
+    assert not modes & {(None, "FULL_DECODE_ONLY"), (None, "PIECEWISE"), ("NONE", "FULL_DECODE_ONLY")}
+    assert "without compilation leaves none, which is eager mode" in " ".join(item.reason for item in space.rejections)
 
 
 def _random(space, chance):
