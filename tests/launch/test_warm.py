@@ -255,6 +255,22 @@ def test_a_dead_launcher_is_made_anew_once(make_warm, serve) -> None:
     assert warm.pid is None
 
 
+def test_cuda_is_looked_for_before_each_fork(make_warm, serve) -> None:
+    """It was not there after the imports: such a launcher is made anew once, and then given up."""
+    warm, told = make_warm(FAKE_IMPORT="cuda_later"), []
+    with serve(warm, told=told) as running:
+        assert running.launcher == "warm"
+    first = warm.pid
+    os.kill(first, signal.SIGUSR1)
+    with serve(warm, told=told) as running:
+        assert running.launcher == "warm" and warm.pid != first and told == []
+    os.kill(warm.pid, signal.SIGUSR1)
+    with serve(warm, told=told) as running:
+        assert running.launcher == "cold"
+    assert told == ["launched cold: the launcher cannot be used: the launcher itself initialised CUDA"]
+    assert warm.pid is None
+
+
 def test_a_launcher_outlives_the_thread_that_started_it(make_warm, serve) -> None:
     warm = make_warm()
 

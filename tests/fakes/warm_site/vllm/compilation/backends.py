@@ -1,6 +1,7 @@
-"""Does what an import should not do before a fork: FAKE_IMPORT is cuda, asks, thread, process, die, disk or slow."""
+"""Does what none should before a fork: FAKE_IMPORT is cuda, cuda_later (at SIGUSR1), asks, thread, process, die, disk or slow."""
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -10,6 +11,8 @@ import torch
 KIND = os.environ.get("FAKE_IMPORT", "")
 if KIND == "cuda":
     torch.cuda.initialise()
+elif KIND == "cuda_later":
+    signal.signal(signal.SIGUSR1, lambda *_: torch.cuda.initialise())
 elif KIND == "asks":
     assert torch.cuda.get_device_properties(0).multi_processor_count == 132
 elif KIND == "thread":
