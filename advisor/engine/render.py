@@ -17,6 +17,7 @@ from advisor.errors import EnvironmentMismatch, InputError
 from advisor.records import Candidate, Command
 
 SETTINGS = tuple(TABLE)
+FLAG = "--[A-Za-z0-9][A-Za-z0-9_.-]*"  # also --max_num_seqs and --compilation-config.mode, as vLLM reads them
 _CAPTURE = {"cudagraph_capture_sizes", "max_cudagraph_capture_size"}
 
 
@@ -35,7 +36,7 @@ def check_version(version: str) -> None:
 
 
 def is_flag(name: str) -> bool:
-    return name.startswith("--")
+    return re.fullmatch(FLAG, name) is not None
 
 
 def is_setting(name: str) -> bool:

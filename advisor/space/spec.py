@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from advisor.engine.render import SETTINGS, is_setting, same_setting
+from advisor.engine.render import FLAG, SETTINGS, is_setting, same_setting
 from advisor.errors import InputError
 from advisor.resources import search_space_path
 from advisor.yaml_files import Mistakes, read_model
@@ -19,8 +19,20 @@ LEGAL = "legal"
 SCHEMA_FILE = "schema.json"  # beside the shipped spaces
 _NAMES = {
     "propertyNames": {
-        "anyOf": [{"enum": list(SETTINGS)}, {"pattern": "^--[a-z0-9][a-z0-9-]*$"}, {"pattern": "^[A-Z][A-Z0-9_]*$"}]
+        "anyOf": [{"enum": list(SETTINGS)}, {"pattern": f"^{FLAG}$"}, {"pattern": "^[A-Z][A-Z0-9_]*$"}],
     }
+}
+_A_VALUE = {"additionalProperties": {"not": {"enum": [None, DEFAULT]}}}
+_LEGAL_ONLY_FOR_BACKENDS = {
+    "allOf": [{"patternProperties": {"^(?!attention_backend$)": {"properties": {"values": {"type": "array"}}}}}]
+}
+# What a file extends has settings, and so has one with its own or with fixed ones.
+_SOMETHING = {
+    "anyOf": [
+        {"required": ["extends"], "properties": {"extends": {"type": "string"}}},
+        {"required": ["settings"], "properties": {"settings": {"minProperties": 1}}},
+        {"required": ["fix"], "properties": {"fix": {"minProperties": 1}}},
+    ]
 }
 
 
@@ -33,12 +45,16 @@ class SettingSpec(BaseModel):
         list[Any] | Literal["legal"],
         Field(
             description="What is tried, in this order; `default` leaves the setting to vLLM. `legal` (attention_backend "
-            "only): every backend that the installed vLLM accepts here."
+            "only): every backend that the installed vLLM accepts here.",
+            json_schema_extra={"minItems": 1},
         ),
     ]
     when: Annotated[
         dict[str, list[Any]],
-        Field(description="The setting exists only where each of these, which stand above it, has one of the values."),
+        Field(
+            description="The setting exists only where each of these, which stand above it, has one of the values.",
+            json_schema_extra={"additionalProperties": {"type": "array", "minItems": 1}},
+        ),
     ] = Field(default_factory=dict)
     why: Annotated[str, Field(description="Why the values are worth a launch.")] = ""
 
@@ -63,7 +79,9 @@ class SpaceSpec(BaseModel):
 class SpaceFile(BaseModel):
     """A search space of `advisor tune --space FILE`: the settings that are searched, and their values."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, title="advisor search space")
+    model_config = ConfigDict(
+        extra="forbid", populate_by_name=True, title="advisor search space", json_schema_extra=_SOMETHING
+    )
 
     schema_version: Literal["advisor.space/1"] = Field(alias="schema")
     name: Annotated[str, Field(description="Shown in messages.")]
@@ -76,11 +94,14 @@ class SpaceFile(BaseModel):
     ] = Field(default_factory=list)
     fix: Annotated[
         dict[str, Any],
-        Field(description="Settings that every candidate has, with their value.", json_schema_extra=_NAMES),
+        Field(description="Settings that every candidate has, with their value.", json_schema_extra=_NAMES | _A_VALUE),
     ] = Field(default_factory=dict)
     settings: Annotated[
         dict[str, SettingSpec],
-        Field(description="Settings that are searched; choices follow this order.", json_schema_extra=_NAMES),
+        Field(
+            description="Settings that are searched; choices follow this order.",
+            json_schema_extra=_NAMES | _LEGAL_ONLY_FOR_BACKENDS,
+        ),
     ] = Field(default_factory=dict)
 
     _whole: SpaceSpec = PrivateAttr()

@@ -76,6 +76,16 @@ def test_the_schema_in_the_folder_is_the_models_own():
         "settings: {enforce_eager: {value: [true]}}",
         "setting: {}",
         "drop: enforce_eager",
+        "settings: {enforce_eager: {values: []}}",
+        "settings: {enforce_eager: {values: legal}}",
+        "settings: {enforce_eager: {values: [true, default]}, cudagraph_mode: {values: [FULL], when: {enforce_eager: []}}}",
+        "fix: {enforce_eager: default}",
+        "fix: {enforce_eager: null}",
+        "settings: {-O: {values: [default, 3]}}",
+        "settings: {--a b: {values: [default, 3]}}",
+        "settings: {}",
+        "extends: null",
+        "",
     ],
 )
 def test_the_schema_refuses_what_the_reader_refuses(text, tmp_path):
@@ -84,6 +94,23 @@ def test_the_schema_refuses_what_the_reader_refuses(text, tmp_path):
         jsonschema.validate(yaml.safe_load(HEAD + text), json.loads(schema_text()))
     with pytest.raises(InputError):
         load_space(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "settings: {--max_num_seqs: {values: [default, 8]}}",
+        "settings: {--compilation-config.mode: {values: [default, 3]}}",
+        "settings: {--compilation-config: {values: [default, {mode: 3}]}}",
+        "settings: {attention_backend: {values: legal}}",
+        "settings: {enforce_eager: {values: [true, default]}, cudagraph_mode: {values: [FULL], when: {enforce_eager: [default]}}}",
+        "fix: {--max-num-seqs: 8}",
+        "extends: default",
+    ],
+)
+def test_the_schema_takes_what_the_reader_takes(text, tmp_path):
+    assert load_space(written(tmp_path, text)).settings
+    pytest.importorskip("jsonschema").validate(yaml.safe_load(HEAD + text), json.loads(schema_text()))
 
 
 # ---------------------------------------------------------------- a person's own
