@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from advisor.engine.options import parse_options, split_serve_args
+from advisor.engine.options import LAUNCH_OPTIONS, parse_options, split_serve_args
 from advisor.errors import InputError
 from advisor.inspection.gpu_names import slug_of
 from advisor.launch.readiness import LaunchLimits
@@ -20,9 +20,6 @@ from advisor.search.goal import check_load, parse_goal
 from advisor.space.spec import SpaceSpec, load_space
 from advisor.units import parse_duration_s
 from advisor.verdict.quality import TOLERANCE
-
-# The launch chooses these itself; a person's own value would make the server unreachable for the measurement.
-_OURS = ("--host", "--port", "--served-model-name", "--uds", "--api-key", "--config", "--model")
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ def parse_env(words: Sequence[str]) -> dict[str, str]:
 
 
 def _check_serve_args(tokens: tuple[str, ...]) -> None:
-    taken = [name for name in parse_options(tokens).values if name in _OURS]
+    taken = [name for name in parse_options(tokens).values if name in LAUNCH_OPTIONS]
     if taken:
         raise InputError(
             f"--serve-args may not hold {', '.join(taken)}: the advisor sets that for each launch",

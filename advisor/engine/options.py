@@ -15,6 +15,8 @@ from typing import Any
 
 from advisor.errors import InputError
 
+# The launch chooses these itself; a person's own value would make the server unreachable for the measurement.
+LAUNCH_OPTIONS = ("--host", "--port", "--served-model-name", "--uds", "--api-key", "--config", "--model")
 # Options whose value is a dictionary; `-cc.mode=NONE` and `--compilation-config.mode NONE` both set one key of it.
 _CONFIG_FLAGS = {
     "-cc": "--compilation-config",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from advisor.engine.options import LAUNCH_OPTIONS
 from advisor.engine.render import FLAG, SETTINGS, is_setting, same_setting
 from advisor.errors import InputError
 from advisor.resources import search_space_path
@@ -19,6 +20,7 @@ LEGAL = "legal"
 SCHEMA_FILE = "schema.json"  # beside the shipped spaces
 _NAMES = {
     "propertyNames": {
+        "not": {"pattern": "^--(" + "|".join(name[2:].replace("-", "[-_]") for name in LAUNCH_OPTIONS) + ")$"},
         "anyOf": [{"enum": list(SETTINGS)}, {"pattern": f"^{FLAG}$"}, {"pattern": "^[A-Z][A-Z0-9_]*$"}],
     }
 }
@@ -183,6 +185,8 @@ def _problems(name: str, spec: SettingSpec, settings: Mapping[str, SettingSpec])
             f"unknown setting {name!r}: use one of {', '.join(SETTINGS)}, a vLLM flag such as --seed, or an "
             "environment variable in capitals"
         )
+    if name.startswith("--") and name.replace("_", "-") in LAUNCH_OPTIONS:
+        problems.append(f"{name} may not be searched or fixed: the advisor sets that for each launch; leave it out")
     above = list(settings)[: list(settings).index(name)]
     problems += [
         f"{name} is the same setting as {other}, which stands above it"

@@ -83,6 +83,9 @@ def test_the_schema_in_the_folder_is_the_models_own():
         "fix: {enforce_eager: null}",
         "settings: {-O: {values: [default, 3]}}",
         "settings: {--a b: {values: [default, 3]}}",
+        "settings: {--port: {values: [default, 99]}}",
+        "settings: {--served_model_name: {values: [default, x]}}",
+        "fix: {--model: x}",
         "settings: {}",
         "extends: null",
         "",
@@ -111,6 +114,13 @@ def test_the_schema_refuses_what_the_reader_refuses(text, tmp_path):
 def test_the_schema_takes_what_the_reader_takes(text, tmp_path):
     assert load_space(written(tmp_path, text)).settings
     pytest.importorskip("jsonschema").validate(yaml.safe_load(HEAD + text), json.loads(schema_text()))
+
+
+def test_what_the_launch_sets_itself_is_refused_by_name(tmp_path):
+    text = "fix: {--host: 0.0.0.0}\nsettings:\n  --served_model_name: {values: [default, x]}\n  --port: {values: [default, 99]}\n"
+    said = told(written(tmp_path, text))
+    for line, name in ((3, "--host"), (5, "--served_model_name"), (6, "--port")):
+        assert f"line {line}: {name} may not be searched or fixed: the advisor sets that for each launch" in said
 
 
 # ---------------------------------------------------------------- a person's own
