@@ -238,10 +238,16 @@ def _bar(value: float, low: float) -> str:
     return _LEVELS[1 + round(height * (len(_LEVELS) - 2))]
 
 
+def _at_least_one(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is no number of at least 1")
+    return int(word)
+
+
 def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--seeds", type=int, default=200, help="runs of each strategy on each grid")
+    parser.add_argument("--seeds", type=_at_least_one, default=200, help="runs of each strategy on each grid")
     parser.add_argument(
         "--grid", type=Path, nargs="+", action="extend", help="grid files or study folders; default: benchmarks/recorded"
     )

@@ -12,6 +12,7 @@ speculation only accepted tokens count. `vllm:num_requests_running` is a gauge: 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -125,7 +126,7 @@ def _checked(pairs: Sequence[tuple[float, float]], name: str) -> dict[int, float
     """Equal sizes added up, sizes without a step left out. Raises InputError where nothing is left or a figure is impossible."""
     steps: dict[int, float] = {}
     for tokens, count in pairs:
-        if tokens != int(tokens) or not 0 < tokens <= _MOST_TOKENS or not 0 <= count < float("inf"):
+        if not math.isfinite(tokens) or tokens != int(tokens) or not 0 < tokens <= _MOST_TOKENS or not 0 <= count < float("inf"):
             raise InputError(f"{name}: {tokens:g} tokens in {count:g} steps is impossible", _FORMS)
         if count:
             steps[int(tokens)] = steps.get(int(tokens), 0.0) + count

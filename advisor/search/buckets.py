@@ -143,6 +143,8 @@ def _histogram(question: Question, request: CaptureRequest) -> Histogram:
     if (question.histogram is None) == (question.metrics is None):
         raise InputError("give either --histogram or --from-metrics", "advisor buckets --histogram batches.json")
     if question.histogram is not None:
+        if question.watch_s is not None:
+            raise InputError("--watch is for --from-metrics: a file does not change", "leave --watch out")
         text, most = _text(question.histogram, "--histogram"), request.max_num_batched_tokens
         return read_histogram(text, question.histogram.name, request.query_length, most)
     from advisor.measure.step_counters import watch

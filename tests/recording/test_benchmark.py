@@ -242,3 +242,10 @@ def test_without_a_grid_it_says_so(monkeypatch):
     monkeypatch.setattr(benchmark, "recorded_files", list)
     with pytest.raises(SystemExit, match="no grid is recorded"):
         benchmark.main(["--seeds", "1"])
+
+
+@pytest.mark.parametrize("seeds", ["0", "-3", "x"])
+def test_less_than_one_seed_is_refused(seeds, capsys):
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main(["--seeds", seeds])
+    assert ended.value.code == 2 and "--seeds" in capsys.readouterr().err

@@ -212,3 +212,10 @@ def test_neither_vllm_nor_torch_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_time_to_watch_without_a_page_to_watch_is_refused(tmp_path):
+    file = tmp_path / "h.json"
+    file.write_text('{"40": 10}')
+    with pytest.raises(InputError, match="--watch is for --from-metrics"):
+        answer(Question(histogram=file, watch_s=3.0, max_num_seqs=64))
