@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from advisor.engine.rules.resolution import resolve_by_rules
 from advisor.engine.versions import RELEASES, version_text
 from advisor.errors import InputError
 from advisor.records import BackendFacts, EngineFacts, GpuFacts, ModelFacts, Workload
+from advisor.resources import search_space_path
 from advisor.space.candidates import AT_ONCE, Limits, build_space, concrete_settings
 from advisor.space.design import combinations
 from advisor.space.spec import load_space
@@ -197,6 +199,18 @@ def test_the_number_of_combinations_is_the_number_that_there_are():
     for name, version in (("default", "0.26.0"), ("scheduler", "0.26.0"), ("scheduler", "0.11.2"), ("cpu", "0.26.0")):
         space, _ = built(name, version)
         assert space.total == sum(1 for _ in combinations(space.settings))
+
+
+@pytest.mark.parametrize("name", ["default", "scheduler"])
+def test_the_docs_say_how_many_combinations_and_distinct_trials_there_are(name):
+    space, _ = built(name)
+    space.admit(combinations(space.settings))
+    counted = [f"{space.total:,}", f"{len(space.candidates):,}"]
+    rows = (Path(__file__).parents[2] / "docs" / "search-space.md").read_text().splitlines()
+    row = next(line for line in rows if line.startswith(f"| [{name}]"))
+    assert [cell.strip() for cell in row.split("|")[-3:-1]] == counted
+    if name == "scheduler":
+        assert f"{counted[0]} combinations, of which {counted[1]} are distinct" in search_space_path(name).read_text()
 
 
 def test_words_of_max_num_seqs_follow_the_load():

@@ -66,3 +66,14 @@ def test_unknown_names_list_what_is_there(tmp_path):
     assert "default" in caught.value.hint
     with pytest.raises(InputError, match="does not exist"):
         load_space(str(tmp_path / "no.yaml"))
+
+
+def test_mistakes_of_form_come_before_mistakes_of_meaning(tmp_path):
+    """As docs/search-space.md says; all of one kind at once."""
+    meaning = "  eager: {values: [true]}\n  graphs: {values: [true]}\n"
+    with pytest.raises(InputError) as form:
+        load_space(written(tmp_path, HEAD + meaning + "  enforce_eager: {values: []}\n"))
+    assert "empty list" in form.value.problem and form.value.hint is None
+    with pytest.raises(InputError) as caught:
+        load_space(written(tmp_path, HEAD + meaning))
+    assert "'eager'" in caught.value.problem and "'graphs'" in caught.value.hint
