@@ -34,7 +34,7 @@ CHUNK = 10
 POINTS = 24  # of a curve
 SLOW = ("gp",)  # half a second of processor time a proposal: only where it is asked for, and with fewer seeds
 FEWER = 20
-NEEDS = {"gp": "torch"}
+NEEDS = {"gp": ("torch", "scipy")}
 
 
 @dataclass(frozen=True)
@@ -256,9 +256,19 @@ def main(words: Sequence[str]) -> None:
         "--strategies", nargs="+", choices=list(STRATEGIES), default=quick, help=f"default: all but {', '.join(SLOW)}"
     )
     given = parser.parse_args(words)
-    here = [name for name in given.strategies if name not in NEEDS or importlib.util.find_spec(NEEDS[name])]
-    for name in set(given.strategies) - set(here):
-        print(f"{name} is left out: it needs {NEEDS[name]}", file=sys.stderr)
+    lacks = {
+        name: [package for package in NEEDS.get(name, ()) if not importlib.util.find_spec(package)]
+        for name in given.strategies
+    }
+    here = [name for name, missing in lacks.items() if not missing]
+    for name in lacks.keys() - set(here):
+        needed, missing = " and ".join(NEEDS[name]), " and ".join(lacks[name])
+        print(f"{name} is left out: it needs {needed}, of which {missing} is missing", file=sys.stderr)
+    if not here:
+        sys.exit("benchmarks.search: no strategy is left")
+    for name in set(here) & set(SLOW):
+        if given.seeds > FEWER:
+            print(f"{name} runs with {FEWER} seeds, not {given.seeds}: it is slow", file=sys.stderr)
     grids = given.grid or recorded_files()
     if not grids:
         sys.exit("benchmarks.search: no grid is recorded in benchmarks/recorded: see docs/recording.md, or give --grid FILE")

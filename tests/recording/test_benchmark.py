@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import random
@@ -249,3 +250,21 @@ def test_less_than_one_seed_is_refused(seeds, capsys):
     with pytest.raises(SystemExit) as ended:
         benchmark.main(["--seeds", seeds])
     assert ended.value.code == 2 and "--seeds" in capsys.readouterr().err
+
+
+def test_a_strategy_whose_packages_are_missing_is_left_out_by_name(monkeypatch, capsys):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "scipy" else name == "torch" or there(name))
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main(["--strategies", "gp"])
+    assert ended.value.code == "benchmarks.search: no strategy is left"
+    assert "gp is left out: it needs torch and scipy, of which scipy is missing" in capsys.readouterr().err
+
+
+def test_fewer_runs_than_asked_for_are_said(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(benchmark, "report", lambda paths, seeds, names: {"grids": {}})
+    benchmark.main(["--strategies", "gp", "--seeds", "21", "--grid", "a.jsonl"])
+    assert "gp runs with 20 seeds, not 21" in capsys.readouterr().err
+    benchmark.main(["--strategies", "gp", "--seeds", "20", "--grid", "a.jsonl"])
+    assert not capsys.readouterr().err
