@@ -47,6 +47,8 @@ class FakeClient:
 
     def use_processes(self, count): ...
 
+    def end_by(self, moment): ...
+
     def warm_up(self, server_url, served_name, workload):
         self._send(server_url, served_name, 1, 1)
         return sample(2_000_000_000, 100.0)

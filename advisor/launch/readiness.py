@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,23 @@ import httpx
 # ---------------------------------------------------------------- progress (pure)
 
 
+NO_TIME = "no time left in the budget"  # begins the reason of a launch that went beyond `whole_s`
+
+
 @dataclass(frozen=True)
 class LaunchLimits:
     """How long a start may go on without, and with, signs of progress.
 
     A silent and idle server is stuck. A silent one that computes may be compiling: a torch.compile of 2222 s with next
-    to nothing in the log has been reported (vLLM issue 34399). Beyond `hard_s` no start is worth waiting for.
+    to nothing in the log has been reported (vLLM issue 34399). Beyond `hard_s` no start is worth waiting for. `whole_s` tells
+    nothing of the launch: there is no more time for it.
     """
 
     stall_s: float = 600.0  # nothing moves: neither log, nor CPU, nor GPU memory
     quiet_cpu_s: float = 2700.0  # CPU time is used, but neither the log nor GPU memory moves: a slow compile or a spin
     hard_s: float = 3600.0  # whatever moves
     first_token_s: float = 300.0  # the first request, once the server accepts connections; kernels may compile for it
+    whole_s: float = math.inf  # start, load and questions together
 
 
 # An idle server's background threads use about 1% of a core; importing, loading and compiling use a whole one.

@@ -24,7 +24,7 @@ from advisor.launch import gpu_memory, gpu_room, ports
 from advisor.launch.failure import LaunchFailed, classify, compile_cache_broken, dirty_gpu, memory_changed, port_taken
 from advisor.launch.leftovers import SOCKETS, rendezvous_files, sockets_folder
 from advisor.launch.process import Grace, GuardedProcess
-from advisor.launch.readiness import LaunchLimits, LogTail, Probe, Prober, Progress, Signs, complete, phase
+from advisor.launch.readiness import NO_TIME, LaunchLimits, LogTail, Probe, Prober, Progress, Signs, complete, phase
 from advisor.launch.redact import redact_argv, redact_env
 from advisor.launch.stop import stop
 from advisor.launch.tracebacks import error_lines
@@ -75,8 +75,9 @@ class Server:
 
     Set while the block runs: base_url, port, start_s (exec or fork to first token), launcher ("warm" or "cold"), launcher_s
     (seconds that were waited for the imports of the process which it was forked from), launcher_import_s (of a core that these
-    imports took in all: they may have begun before), lost_s (seconds that went into starts that failed before); after it: stop_s,
-    and leftovers (processes that had to be killed although the server had ended).
+    imports took in all: they may have begun before), lost_s (seconds that went into starts that failed before), ends_at (when the
+    launch has had its time, of time.monotonic()); after it: stop_s, and leftovers (processes that had to be killed although the
+    server had ended).
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Server:
         self.leftovers: tuple[str, ...] = ()
         self._gpu = gpu
         self._limits = limits or LaunchLimits()
+        self.ends_at = time.monotonic() + self._limits.whole_s
         self._on_event = on_event or (lambda _event, _at_s: None)
         self._grace = grace or Grace()
         self._api_key = option_value(command.argv, "--api-key")
@@ -206,7 +208,8 @@ class Server:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def check_alive(self, ask: bool = False) -> None:
-        """Raises LaunchFailed (crashed or out of memory) if the server or its engine has died since it got ready.
+        """Raises LaunchFailed (crashed or out of memory) if the server or its engine has died since it got ready; interrupted where
+        the launch has had its time.
 
         An engine can die and leave an API server that still answers /health (vLLM issue 39863). So a process that is
         missing since the start is a suspicion, and a suspicion, or `ask`, is settled by asking for tokens.
@@ -214,6 +217,7 @@ class Server:
         assert self._process is not None
         if (code := self._process.exit_code()) is not None:
             raise self._died(code)
+        self._check_time("cut off while it was measured")
         now = set(self.pids())
         self._known |= now
         if not ask and self._engine <= now:
@@ -222,12 +226,18 @@ class Server:
         if probe.answered and probe.tokens < 1:  # a server that fails some of its requests is not dead
             probe = self._complete()
         if probe.tokens < 1:
+            self._check_time("cut off while it was asked for a token")
             # A process that is just gone refuses connections before its end has been told, on a busy machine.
             raise self._died(self._process.exit_code(0.0 if probe.answered else END_TOLD_S), probe.problem)
         self._engine &= now
 
     def _complete(self) -> Probe:
-        return complete(self.base_url, self.served_name, ALIVE_TIMEOUT_S, self._api_key)
+        timeout_s = min(ALIVE_TIMEOUT_S, max(self.ends_at - time.monotonic(), 0.0))
+        return complete(self.base_url, self.served_name, timeout_s, self._api_key)
+
+    def _check_time(self, told: str) -> None:
+        if time.monotonic() >= self.ends_at:
+            raise self._failed(Outcome.INTERRUPTED, f"{NO_TIME}: {told}")
 
     # ------------------------------------------------------------ start
 
@@ -300,6 +310,7 @@ class Server:
                 return
             bad_answers += probe is not None and probe.answered
             self._give_up_if_hopeless(probe, bad_answers)
+            self._check_time("cut off before it was ready")
             if time.monotonic() - signs_at >= SIGNS_EVERY_S:
                 signs_at = time.monotonic()
                 if stuck := progress.observe(self._signs(tail)):

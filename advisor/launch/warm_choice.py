@@ -117,4 +117,6 @@ def fork_broken(log_text: str) -> bool:
 
 def may_be_the_fork(outcome: Outcome, log_text: str) -> bool:
     """Whether a start that failed is tried once more without a fork, before the candidate is blamed."""
+    if outcome is Outcome.INTERRUPTED:
+        return False  # nobody is blamed, and there is no time for another start
     return outcome not in _CERTAIN or fork_broken(log_text)

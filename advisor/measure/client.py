@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,7 @@ class BenchClient:
         self._pool, self._processes = ClientPool(python, log, process), 1
         self._warmups: dict[str, int] = {}  # served name -> warm-ups so far
         self._paces: dict[str, float] = {}  # served name -> requests a second of its last warm-up
+        self._ends_at = math.inf
 
     def __enter__(self) -> BenchClient:
         self._pool.grow(1)
@@ -75,6 +78,10 @@ class BenchClient:
         """From now on so many processes send the load together. New ones begin to import at once."""
         self._processes = count
         self._pool.grow(count)
+
+    def end_by(self, moment: float) -> None:
+        """From now on no warm-up or sample goes on after that moment of time.monotonic(); one that would is lost."""
+        self._ends_at = moment
 
     def wait_until_imported(self) -> str:
         """Wait for the import and return vLLM's version. Raises EnvironmentMismatch where it failed."""
@@ -129,9 +136,10 @@ class BenchClient:
         return read_sample(path, workload, seed, counted, self._shown(path), self._slo, self._vocabulary)
 
     def _limit_s(self, served_name: str, workload: Workload) -> float:
-        """`timeout_s`, or longer where the server's own pace says that so many requests take longer than that."""
+        """`timeout_s`, or longer where the server's own pace says that so many requests take longer than that; as is left."""
         pace = self._paces.get(served_name, 0.0)
-        return max(self._timeout_s, SLOWER * workload.num_prompts / pace) if pace > 0 else self._timeout_s
+        limit_s = max(self._timeout_s, SLOWER * workload.num_prompts / pace) if pace > 0 else self._timeout_s
+        return min(limit_s, max(self._ends_at - time.monotonic(), 0.0))
 
     def _shown(self, path: Path) -> str:
         root = self._root.absolute() if self._root else None

@@ -6,6 +6,7 @@ A few hundred decode steps in all: 2 to 4 s for an 8B model on a GPU. What the a
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -34,10 +35,11 @@ def probe(
     folder: Path,
     api_key: str | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
+    ends_at: float = math.inf,
 ) -> Path:
-    """Ask everything and leave `answers.json` in the folder; returns its path."""
+    """Ask everything and leave `answers.json` in the folder; returns its path. `ends_at`: as `ask` takes it."""
     path = folder / ANSWERS
-    write_answers(path, ask(server_url, served_name, model, api_key, timeout_s))
+    write_answers(path, ask(server_url, served_name, model, api_key, timeout_s, ends_at))
     return path
 
 
@@ -47,16 +49,27 @@ def ask(
     model: ModelFacts,
     api_key: str | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
+    ends_at: float = math.inf,
 ) -> Answers:
-    """The answers of one server, in about the time of 160 decode steps of one request and 100 of twenty."""
+    """The answers of one server, in about the time of 160 decode steps of one request and 100 of twenty.
+
+    `ends_at`: moment of time.monotonic() beyond which no answer is waited for.
+    """
+
+    def in_time(request: httpx.Request) -> None:
+        left_s = max(ends_at - time.monotonic(), 0.0)
+        if left_s < timeout_s:
+            request.extensions["timeout"] = httpx.Timeout(left_s).as_dict()
+
     begun = time.monotonic()
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
     limits = httpx.Limits(max_connections=64)
     # trust_env off: a proxy must not stand between us and our own machine. verify off: there is no TLS here.
     with httpx.Client(
-        base_url=server_url, trust_env=False, verify=False, timeout=timeout, headers=headers, limits=limits
-    ) as client:
+        base_url=server_url, trust_env=False, verify=False, timeout=timeout, headers=headers, limits=limits,
+        event_hooks={"request": [in_time]},
+    ) as client:  # fmt: skip
         questions, notes = _questions(client, served_name, model)
         replies = _ask_all(client, questions)
     return Answers(tuple(replies), round(time.monotonic() - begun, 3), tuple(notes))

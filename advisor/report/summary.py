@@ -96,7 +96,7 @@ def output(result: StudyResult) -> str:
 
 
 def launches(trials: Sequence[Trial], elapsed_s: float) -> str:
-    """`12 launches in 20m10s, 3 dropped early, 2 of them failed`: what a person stopped is no failure.
+    """`12 launches in 20m10s, 3 dropped early, 2 of them failed`: what a person or the end of the budget stopped is no failure.
 
     Nor is one that ran with other settings than were asked for: its figure counts for those.
     """

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from advisor.launch.readiness import LaunchLimits
 from advisor.records import Active, Candidate, Dropped, Sample, SamplingPlan, Telemetry, Trial
 
 
@@ -41,6 +42,7 @@ class Job:
     slice_seeds: tuple[int, ...] = ()  # of short samples before the whole ones, where the study's plan has such
     slice_waves: int = 0  # that a slice has at least, for the launch that makes the plan
     race: Race | None = None  # None: measured in full, whatever it gives
+    limits: LaunchLimits | None = None  # None: those that every launch has
 
 
 @dataclass(frozen=True)

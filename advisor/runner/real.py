@@ -120,7 +120,7 @@ class RealRunner:
         gpu = self._facts.gpu
         guard = Guard(gpu)
         server = launch.server = Server(
-            launch.command, name, launch.folder, gpu, self._limits, self._waiting,
+            launch.command, name, launch.folder, gpu, launch.job.limits or self._limits, self._waiting,
             usual=self._usual_memory, caches=self._caches(launch.job), renew_caches=self._renewal(launch.job),
             retried=launch.notes.append, warm=self._warm if launch.job.phase in FORKED_PHASES else None,
         )  # fmt: skip
@@ -183,13 +183,16 @@ class RealRunner:
         if launch.dropped or any(sample.problems for sample in launch.samples):
             return
         self._waiting("fixed prompts", 0.0)
-        launch.answers = probe(server.base_url, server.served_name, self._facts.model, launch.folder)
+        launch.answers = probe(
+            server.base_url, server.served_name, self._facts.model, launch.folder, ends_at=server.ends_at
+        )
         server.check_alive()
 
     def _sampling(self, server: Server, launch: Launch, guard: Guard) -> Sampling:
         processes = self._plan.client_processes if self._plan else self._client_processes or 1
         if processes > 1:
             self._client.use_processes(processes)
+        self._client.end_by(server.ends_at)
         return Sampling(
             self._client, server, self._workload, launch.folder, self._digests,
             lambda what: self._waiting(what, 0.0), launch.notes.append, self._client_processes,

@@ -39,6 +39,8 @@ class Client(Protocol):
 
     def use_processes(self, count: int) -> None: ...
 
+    def end_by(self, moment: float) -> None: ...
+
 
 class Target(Protocol):
     """What sampling needs of a launched server (advisor/launch/server.py)."""
@@ -200,7 +202,10 @@ class Sampling:
         return wave_of(self._last_wave, window.compiled)
 
     def _check_server(self, sample: Sample) -> None:
-        """Raises LaunchFailed for a dead server. One that only looks alive lets a client wait without end, or its requests fail."""
+        """Raises LaunchFailed for a dead server, and where the launch has had its time.
+
+        A server that only looks alive lets a client wait without end, or its requests fail.
+        """
         self._server.check_alive(ask=bool(_TELL_OF_DEATH & set(sample.classes)))
 
     def _window(self) -> Window:

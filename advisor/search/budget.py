@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from advisor.launch.readiness import LaunchLimits
 from advisor.records import Objective, Outcome, Trial
 from advisor.search.scores import evidence, leads
 from advisor.units import duration
@@ -16,6 +17,12 @@ COLD_PART = 0.4
 # Seconds that forking saves, over those of the launcher's imports: 24 to 41 s of 21 to 32 s on the CPU build, 37 to 42 s of 29 s on
 # an H200 (58 s for two goes at it; docs/evidence).
 IMPORTS = 1.4
+# A candidate's start may be silent for so many whole starts of the default, of which only a part is silent; but never less than a
+# kernel build: FlashInfer's took 100 to 220 s on an H200, with no line in the log.
+SILENT_STARTS, SILENT_LEAST_S = 3.0, 300.0
+# Of a typical launch: by how much the last one of the search may overrun. Estimates err by a fifth on average (test_costs.py), and
+# the confirmation keeps at least six launches.
+OVERRUN = 0.5
 FINALISTS = 3  # candidates that are launched afresh at most: each one more makes the interval of all wider
 
 
@@ -63,16 +70,24 @@ class Budget:
         """Seconds that the search may still use."""
         return self.left_s(done) - self.reserve_s(done, objective)
 
+    def search_limits(self, done: Sequence[Trial], objective: Objective, limits: LaunchLimits) -> LaunchLimits:
+        """`limits`, for the next launch of the search: silence by the default's start, the whole by what the search has left."""
+        silent_s = max(SILENT_LEAST_S, SILENT_STARTS * _executed_start_s(done))
+        share = min(1.0, silent_s / limits.stall_s)  # a silence with work in it is longer, as it always is
+        whole_s = max(self.search_s(done, objective), 0.0) + OVERRUN * typical_cost_s(done)
+        return replace(limits, stall_s=share * limits.stall_s, quiet_cpu_s=share * limits.quiet_cpu_s, whole_s=whole_s)
+
     def stop_reason(self, done: Sequence[Trial], objective: Objective, least_s: float | None = None) -> str | None:
         """Why the search must not launch once more, or None. `least_s`: what the cheapest launch would cost, if that is known."""
-        searched = sum(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in done)
+        launched = [trial for trial in done if trial.phase == "search"]
+        searched = sum(trial.outcome is not Outcome.INTERRUPTED for trial in launched)
         if self.trials is not None and searched >= self.trials:
             return "1 trial was asked for" if searched == 1 else f"{searched} trials were asked for"
         reserve = self.reserve_s(done, objective)
         least_s = typical_cost_s(done) if least_s is None else least_s
         if self.left_s(done) - reserve < least_s:
             spent = self.total_s - self.left_s(done)
-            if not searched:
+            if not launched:
                 least = duration(spent + reserve + least_s)
                 return f"budget: one try and its confirmation need about {least} here, --budget gives {duration(self.total_s)}"
             return f"budget: {duration(spent)} of {duration(self.total_s)} used, {duration(reserve)} kept for the confirmation"
@@ -88,6 +103,15 @@ def typical_cost_s(done: Sequence[Trial]) -> float:
     imports_s = max((trial.imports_s for trial in done), default=0.0)
     costs = [_fresh_s(trial, imports_s) for trial in (executed if len(executed) > 1 else full)]
     return statistics.median(costs) if costs else 0.0
+
+
+def _executed_start_s(done: Sequence[Trial]) -> float:
+    """Of the default, as far as it is known: a forked one had the imports behind it."""
+    baseline = next((trial for trial in done if trial.phase == "baseline" and trial.ok), None)
+    if baseline is None:
+        return 0.0
+    imports_s = max(trial.imports_s for trial in done) if baseline.launcher == "warm" else 0.0
+    return (baseline.start_s or 0.0) + IMPORTS * imports_s
 
 
 def _fresh_s(trial: Trial, imports_s: float) -> float:

@@ -12,7 +12,7 @@ from advisor.search.common_failure import check_common_failure
 from advisor.search.effects import Point
 from advisor.search.sampler import Sampler
 from advisor.search.scores import evidence, slo_violation, told_scores
-from advisor.search.untried import ENOUGH, NO_TIME, NOT_EXPECTED
+from advisor.search.untried import NO_TIME, NOT_EXPECTED, short
 
 _ASKED = 8  # proposals of Optuna that are weighed, where the space is too large to be known whole
 _SECOND_OPINION = 4  # the same where nothing is expected any more
@@ -46,19 +46,22 @@ def search(
         if not exhaust and nothing_expected(sampler, outlook, look, trials):
             _leave(sampler, NOT_EXPECTED, look, trials, note)
             return f"no untried candidate is expected to gain more than launches differ by ({outlook.floor:.1%})"
-        if sampler.complete and not sampler.untried:
+        before = len(sampler.skipped)
+        if sampler.complete and sampler.skip_foretold():
+            _tell_skipped(sampler, before, note)
             return sampler.nothing_left  # and not whatever the budget would say to one more
         reason = budget.stop_reason(done(), objective, outlook.least_s(sampler.untried))
         if reason:
-            _leave(sampler, _short(reason), look, trials, note)
+            _leave(sampler, short(reason), look, trials, note)
             return reason
-        before = len(sampler.skipped)
         candidate = _next(sampler, outlook, budget.search_s(done(), objective))
-        for line in skipped_lines(sampler.skipped[before:]):
-            note(line)
+        _tell_skipped(sampler, before, note)
         if candidate is None:
             return sampler.nothing_left
         trial = launch(candidate)
+        if trial.outcome is Outcome.INTERRUPTED:  # cut off by the end of the budget, which says nothing of the candidate
+            _leave(sampler, NO_TIME, look, done(), note)
+            return budget.stop_reason(done(), objective, math.inf) or ""
         for line in teach(sampler, trial, objective):
             note(line)
         check_common_failure([item for item in done() if item.phase == "search"])
@@ -71,14 +74,17 @@ def recall(
 
     Returns why that was, empty where it is not known any more.
     """
+    trials = [trial for trial in trials if trial.phase in _TOLD]
     look, searched = _looker(sampler, objective, known), _searched(trials)
     _teach_all(sampler, searched, objective)
     outlook = look(searched)
     if nothing_expected(sampler, outlook, look, searched):
-        _leave(sampler, NOT_EXPECTED, look, searched)
+        _leave(sampler, NOT_EXPECTED, look, trials)
         return NOT_EXPECTED
-    if reason := budget.stop_reason(searched, objective, outlook.least_s(sampler.untried)):
-        _leave(sampler, _short(reason), look, searched)
+    if sampler.complete and sampler.skip_foretold():
+        return sampler.nothing_left
+    if reason := budget.stop_reason(trials, objective, outlook.least_s(sampler.untried)):
+        _leave(sampler, short(reason), look, trials)
     return reason or ""
 
 
@@ -117,8 +123,10 @@ def _leave(
     trials: Sequence[Trial],
     note: Callable[[str], None] = lambda _text: None,
 ) -> None:
-    """Say and keep what is not launched and why, the most promising first."""
-    ordered = look(_searched(trials)).ordered(sampler.untried)
+    """Say and keep what is not launched and why, the most promising first. A launch that came to no end was one."""
+    begun = {trial.candidate.key for trial in trials if trial.outcome is Outcome.INTERRUPTED}
+    left = [candidate for candidate in sampler.untried if candidate.key not in begun]
+    ordered = look(_searched(trials)).ordered(left)
     if not ordered:
         return
     sampler.leave([candidate for candidate, _ in ordered], reason)
@@ -126,11 +134,6 @@ def _leave(
     many = f"{count} candidate{'s' if count > 1 else ''}"
     more = "" if sampler.complete else " and all that Optuna would propose"
     note(f"not launched: {many}{more}: {reason}; most promising: {first.label}, expected gain {gain:.1%}")
-
-
-def _short(reason: str) -> str:
-    """For each candidate that is left: one of a closed list, without the figures of the study."""
-    return NO_TIME if reason.startswith("budget") else ENOUGH
 
 
 def _looker(sampler: Sampler, objective: Objective, known: Sequence[Point]) -> Looker:
@@ -145,6 +148,11 @@ def _searched(trials: Sequence[Trial]) -> list[Trial]:
 def _teach_all(sampler: Sampler, trials: Sequence[Trial], objective: Objective) -> None:
     for trial in _searched(trials):
         teach(sampler, trial, objective)
+
+
+def _tell_skipped(sampler: Sampler, before: int, note: Callable[[str], None]) -> None:
+    for line in skipped_lines(sampler.skipped[before:]):
+        note(line)
 
 
 def skipped_lines(skipped: Sequence[Rejection]) -> list[str]:

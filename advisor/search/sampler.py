@@ -95,13 +95,21 @@ class Sampler:
         self._proposed.add(candidate.key)
         others = [key for key in self._open if key not in self._proposed]
         self._withdraw([(self._open.pop(key), candidate) for key in others])
-        reason = self._feasibility.objection(candidate, self._space.resolved.get(candidate.key))
+        reason = self._objection(candidate)
         if reason is None:
             return True
         self._skipped.append(Rejection(candidate, reason))
         self._space.skip(candidate, reason)
         self._record(candidate, _Told(None))
         return False
+
+    def skip_foretold(self) -> bool:
+        """Whether failures foretell of every untried candidate that it would fail too; only then are they skipped for it."""
+        untried = self.untried
+        return all(map(self._objection, untried)) and not any(map(self.take, untried))
+
+    def _objection(self, candidate: Candidate) -> str | None:
+        return self._feasibility.objection(candidate, self._space.resolved.get(candidate.key))
 
     def leave(self, candidates: Sequence[Candidate], reason: str) -> None:
         """Keep with the rejections why candidates are not launched although nothing speaks against them."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from advisor.launch.readiness import NO_TIME
 from advisor.records import Rejection
 
 NOT_EXPECTED = "expected gain below the noise floor"
-NO_TIME = "no time left in the budget"
 ENOUGH = "as many trials as were asked for"
 UNTRIED = (NOT_EXPECTED, NO_TIME, ENOUGH)
+
+
+def short(reason: str) -> str:
+    """For each candidate that is left when the search stops: one of the list, without the figures of the study."""
+    return NO_TIME if reason.startswith("budget") else ENOUGH
 
 
 def untried(rejections: Sequence[Rejection]) -> str:

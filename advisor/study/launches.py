@@ -47,6 +47,7 @@ class Launches:
     ):
         self._samples, self._objective = request.samples, request.objective
         self._measure_all = request.measure_all
+        self._budget, self._limits = request.budget, request.limits
         self._soak_s, self._random_weights = request.budget.soak_s, random_weights(request)
         self._study, self._space, self._runner = study, space, runner
         self._evaluation = request.quality_command
@@ -109,6 +110,7 @@ class Launches:
             caches=CACHES.get(phase, "study"),
             soak_s=self._soak_s if phase == SOAK else 0.0,
             evaluate=phase in (SOAK, QUALITY),
+            limits=self._budget.search_limits(self.done(), self._objective, self._limits) if phase == "search" else None,
             **({} if self._measure_all else self._race(phase)),
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.records import Candidate, Decision, Finalist, Invalid, Objective, Outcome, Trial, Verdict
+from advisor.search.untried import NO_TIME, short
 from advisor.units import change
 from advisor.verdict.finalists import choose
 from advisor.verdict.fresh import BASELINE, comparison, failure, figures, launched, no_limit, tried
@@ -21,6 +22,8 @@ from advisor.verdict.statistics import Comparison, relative_deviation
 __all__ = ["MIN_GAIN", "Standing", "decide", "standings", "with_search_end"]
 
 _NOTHING_TRIED = "no other setting was tried"
+_CUT_OFF = f"{_NOTHING_TRIED} to the end"
+_NOTHING_WORKED = "no other setting started and measured well"
 
 
 @dataclass(frozen=True)
@@ -209,10 +212,16 @@ def _figures(trials: Sequence[Trial], leader: Standing, objective: Objective) ->
 
 
 def with_search_end(verdict: Verdict, why: str) -> Verdict:
-    """Where no other setting was tried, with the reason of that. `why`: the search ended."""
-    if verdict.reason != _NOTHING_TRIED or not why:
-        return verdict
-    return dataclasses.replace(verdict, reason=f"{_NOTHING_TRIED}: {why}")
+    """Where nothing was compared with the default, with the reason of that. `why`: the search ended.
+
+    Where all that was tried failed and time was up before the rest, nobody knows whether the default is to be kept.
+    """
+    if verdict.reason in (_NOTHING_TRIED, _CUT_OFF) and why:
+        return dataclasses.replace(verdict, reason=f"{verdict.reason}: {why}")
+    if verdict.reason == _NOTHING_WORKED and short(why) == NO_TIME:
+        reason = f"{_NOTHING_WORKED}, and not all were tried: {why}"
+        return dataclasses.replace(verdict, decision=Decision.INCONCLUSIVE, reason=reason)
+    return verdict
 
 
 def _baseline_alone(trials: Sequence[Trial], objective: Objective) -> dict:
@@ -221,16 +230,17 @@ def _baseline_alone(trials: Sequence[Trial], objective: Objective) -> dict:
 
 
 def _without_launches(trials: Sequence[Trial], objective: Objective, tolerance: float) -> Verdict:
+    searched = [trial for trial in trials if trial.phase == "search"]
     if choose(trials, objective, tolerance=tolerance):
         decision, reason = Decision.INCONCLUSIVE, "no fresh launches were made"
-    elif dropped := [trial for trial in trials if trial.phase == "search" and trial.ok and trial.dropped]:
+    elif dropped := [trial for trial in searched if trial.ok and trial.dropped]:
         decision, reason = Decision.KEEP_DEFAULTS, "; ".join([_none_could_win(dropped, objective), *_too_fast(trials)])
     elif fast := _too_fast(trials):
         decision, reason = Decision.INCONCLUSIVE, fast[0]
-    elif any(trial.phase == "search" and trial.outcome is not Outcome.INTERRUPTED for trial in trials):
-        decision, reason = Decision.KEEP_DEFAULTS, "no other setting started and measured well"
+    elif any(trial.outcome is not Outcome.INTERRUPTED for trial in searched):
+        decision, reason = Decision.KEEP_DEFAULTS, _NOTHING_WORKED
     else:
-        decision, reason = Decision.INCONCLUSIVE, _NOTHING_TRIED
+        decision, reason = Decision.INCONCLUSIVE, _CUT_OFF if searched else _NOTHING_TRIED
     noise = relative_deviation(list(figures(trials, BASELINE, objective).values()))
     told = _baseline_alone(trials, objective)
     return Verdict(decision, reason, objective.metric, winner=BASELINE, noise=noise, **told)

@@ -26,6 +26,7 @@ from advisor.launch import ports, server, stop
 from advisor.launch.failure import LaunchFailed
 from advisor.launch.leftovers import rendezvous_files
 from advisor.launch.process import Grace, GuardedProcess
+from advisor.launch.readiness import NO_TIME
 from advisor.launch.server import Server
 from advisor.records import Command, Outcome
 
@@ -190,6 +191,32 @@ def test_each_fault_is_told_apart(
     assert not caught.value.retryable
     assert launched.pids() == []
     assert not ports.is_open(launched.port)
+
+
+def test_where_the_launch_has_had_its_time_that_is_the_reason_and_not_its_silence(
+    fake_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SIGNS_EVERY_S", 0.0)
+    launched = fake_server("hang", limits=dataclasses.replace(PATIENT, whole_s=0.0, stall_s=-1.0))
+    with pytest.raises(LaunchFailed) as caught, launched:
+        pytest.fail("it must not get ready")
+    assert (caught.value.outcome, caught.value.reason) == (Outcome.INTERRUPTED, f"{NO_TIME}: cut off before it was ready")
+    assert not caught.value.retryable and launched.pids() == []
+
+
+def test_a_server_that_has_had_its_time_is_not_waited_for(fake_server: MakeServer) -> None:
+    """It stalls: nobody waits the two minutes that an answer may take, and it is not blamed."""
+    with pytest.raises(LaunchFailed) as caught, fake_server("stalls_after_n:1", limits=PATIENT) as launched:
+        launched.ends_at = time.monotonic() + 2.0
+        launched.check_alive(ask=True)
+    assert (caught.value.outcome, caught.value.reason) == (
+        Outcome.INTERRUPTED,
+        f"{NO_TIME}: cut off while it was asked for a token",
+    )
+    with pytest.raises(LaunchFailed) as caught, fake_server(name="sound", limits=PATIENT) as launched:
+        launched.ends_at = time.monotonic()
+        launched.check_alive()
+    assert (caught.value.outcome, caught.value.reason) == (Outcome.INTERRUPTED, f"{NO_TIME}: cut off while it was measured")
 
 
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_what_a_cold_start_would_say_too_is_not_tried_again() -> None:
     assert not fork_broken(log)
     assert not may_be_the_fork(Outcome.UNSUPPORTED, log)
     assert not may_be_the_fork(Outcome.OUT_OF_MEMORY, "CUDA out of memory")
+    assert not may_be_the_fork(Outcome.INTERRUPTED, log)  # the budget has ended, and no other start fits
     assert may_be_the_fork(Outcome.TIMED_OUT, log)
     assert may_be_the_fork(Outcome.FAILED_TO_START, log)
     assert may_be_the_fork(Outcome.CRASHED, log)

@@ -234,6 +234,11 @@ def test_a_slow_server_gets_the_time_that_its_warm_up_says(client: BenchClient, 
     client.sample(URL, "slow", dataclasses.replace(WORKLOAD, num_prompts=100), 0, tmp_path)
     client.sample(URL, "another", dataclasses.replace(WORKLOAD, num_prompts=100), 0, tmp_path)
     assert limits == [600.0, 6000.0, 600.0]
+    client.end_by(time.monotonic() + 100.0)
+    client.sample(URL, "slow", dataclasses.replace(WORKLOAD, num_prompts=100), 1, tmp_path)
+    client.end_by(time.monotonic() - 1.0)
+    client.sample(URL, "slow", WORKLOAD, 2, tmp_path)
+    assert 0.0 < limits[3] <= 100.0 and limits[4] == 0.0
 
 
 DIES_SECOND = """

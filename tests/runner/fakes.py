@@ -26,6 +26,8 @@ class QuietClient:
 
     def use_processes(self, count): ...
 
+    def end_by(self, moment): ...
+
     def warm_up(self, server_url, served_name, workload):
         return sample(2_000_000_000, 100.0)
 

@@ -41,7 +41,7 @@ def short(monkeypatch):
     monkeypatch.setattr(warmup, "CLOSE", 0.5)  # a wave of eight requests on a busy test machine
     monkeypatch.setattr(window, "POLL_S", 0.05)
     monkeypatch.setattr(FakeBench, "made", [])
-    monkeypatch.setattr(real, "probe", lambda *_: None)  # the fixed prompts have tests of their own
+    monkeypatch.setattr(real, "probe", lambda *_, **__: None)  # the fixed prompts have tests of their own
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_later_launches_take_one_slice_of_the_same_prompts_and_are_asked_after_e
 
 def test_a_launch_that_is_dropped_after_its_slice_measures_and_asks_nothing_more(runner, monkeypatch):  # noqa: F811
     asked = []
-    monkeypatch.setattr("advisor.runner.real.probe", lambda *_: asked.append(1))
+    monkeypatch.setattr("advisor.runner.real.probe", lambda *_, **__: asked.append(1))
     made = runner(LONG)
     first(made)
     asked.clear()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.journal import read_events
+from advisor.launch.readiness import LaunchLimits
 from advisor.records import Active, Candidate, Objective, Outcome, StartUp
 from advisor.search.budget import Budget, typical_cost_s
 from advisor.search.costs import Costs
@@ -123,6 +124,36 @@ def test_the_cheapest_launch_decides_whether_one_more_fits():
     assert "kept for the confirmation" in budget.stop_reason(done, Objective())
     assert budget.stop_reason(done, Objective(), least_s=25.0) is None
     assert budget.search_s(done, Objective()) == pytest.approx(30.0)
+
+
+def test_a_launch_of_the_search_may_take_what_the_search_has_left():
+    """Each costs 60 s: of 1000 s one was used, and six are kept for the confirmation; the last may overrun by half of one."""
+    done = [trial(0, {}, 100.0, phase="baseline")]
+    limits = Budget(1000.0).search_limits(done, Objective(), LaunchLimits())
+    assert limits.whole_s == pytest.approx(1000 - 60 - 360 + 30)
+    assert Budget(1000.0).search_limits([*done, trial(1, {"a": 1}, outcome=Outcome.CRASHED)], Objective(), limits).whole_s == (
+        pytest.approx(limits.whole_s - 60)
+    )
+    assert Budget(100.0).search_limits(done, Objective(), LaunchLimits()).whole_s == pytest.approx(30)
+    assert (limits.hard_s, limits.first_token_s) == (LaunchLimits().hard_s, LaunchLimits().first_token_s)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "imports_s", "stall_s", "quiet_cpu_s"),
+    [
+        (20.0, 0.0, 300.0, 1350.0),  # longer than FlashInfer's kernels take, however quick the default is
+        (140.0, 0.0, 420.0, 1890.0),
+        (100.0, 28.57, 420.0, 1890.0),  # forked: executed it would have taken 40 s more
+        (900.0, 0.0, 600.0, 2700.0),  # never more than any launch may
+    ],
+)
+def test_how_long_a_candidate_may_be_silent_is_told_by_the_defaults_start(start_s, imports_s, stall_s, quiet_cpu_s):
+    launcher = {"launcher": "warm", "launcher_import_s": imports_s} if imports_s else {}
+    done = [dataclasses.replace(trial(0, {}, 100.0, phase="baseline"), start_s=start_s, **launcher)]
+    limits = Budget(1e4).search_limits(done, Objective(), LaunchLimits())
+    assert (limits.stall_s, limits.quiet_cpu_s) == (pytest.approx(stall_s, abs=0.1), pytest.approx(quiet_cpu_s, abs=0.5))
+    shorter = LaunchLimits(stall_s=5.0, quiet_cpu_s=9.0)
+    assert Budget(1e4).search_limits(done, Objective(), shorter).stall_s == 5.0
 
 
 def test_the_journal_of_the_8b_is_foretold():

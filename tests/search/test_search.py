@@ -7,9 +7,10 @@ import pytest
 from advisor.errors import InputError, LaunchesFailed
 from advisor.records import Candidate, EngineFacts, Objective, Outcome, StartUp
 from advisor.search.budget import Budget, typical_cost_s
-from advisor.search.loop import search
+from advisor.search.loop import recall, search
 from advisor.search.sampler import Sampler, StorageMirror
 from advisor.search.scores import ranked, score
+from advisor.search.untried import NO_TIME
 from advisor.space.candidates import SettingChoices, build_space
 from tests.study_help import trial
 
@@ -22,9 +23,9 @@ SETTINGS = (
 )
 
 
-def space():
+def space(settings=SETTINGS):
     return build_space(
-        SETTINGS, ENGINE, lambda items: [{"ok": True, "resolved": {"fingerprint": i.key}} for i in items]
+        settings, ENGINE, lambda items: [{"ok": True, "resolved": {"fingerprint": i.key}} for i in items]
     )
 
 
@@ -98,6 +99,43 @@ def test_an_interrupted_trial_is_tried_again():
     launches.done.append(trial(1, first.settings, outcome=Outcome.INTERRUPTED))
     run(Budget(1e9, trials=1), launches=launches)
     assert launches.done[-1].candidate == first
+
+
+def test_a_launch_that_the_budget_cuts_off_ends_the_search_and_is_no_trial(monkeypatch):
+    done, notes = [trial(0, {}, 100.0, phase="baseline")], []
+    budget = Budget(600.0)
+
+    def launch(candidate):
+        done.append(trial(1, candidate.settings, outcome=Outcome.INTERRUPTED, total_s=budget.search_s(done, THROUGHPUT)))
+        return done[-1]
+
+    sampler = Sampler(space(), THROUGHPUT)
+    told = []
+    monkeypatch.setattr(sampler, "learn", lambda seen: told.append(seen.candidate) or [])
+    monkeypatch.setattr(sampler, "tell", lambda candidate, *_: told.append(candidate))
+    reason = search(launch, sampler, budget, THROUGHPUT, lambda: done, notes.append)
+    assert reason == "budget: 4m00s of 10m00s used, 6m00s kept for the confirmation"
+    assert {item.key for item in told} == {Candidate().key}  # of the other nothing is known
+    assert len(done) == 2 and f"{len(space().candidates) - 1} candidates: {NO_TIME}; most promising: " in notes[-1]
+    left = [item.candidate.key for item in sampler._space.rejections if item.reason == NO_TIME]
+    assert len(left) == len(space().candidates) - 1 and done[1].candidate.key not in left
+    later = Sampler(space(), THROUGHPUT)
+    assert recall(later, budget, THROUGHPUT, done) == reason
+    assert [item.candidate.key for item in later._space.rejections if item.reason == NO_TIME] == left
+    assert recall(Sampler(space(), THROUGHPUT), Budget(6e3), THROUGHPUT, done) == ""  # and a larger budget goes on
+
+
+def test_where_failures_foretell_all_that_is_left_no_budget_is_to_blame():
+    launches, notes = Launches(), []
+    settings = (SettingChoices("--a", (None, 1, 2, 3)), SettingChoices("--b", (None, "z")))
+    budget = Budget(740.0)  # six launches of 60 s, and a half of it for the confirmation
+    reason = search(
+        launches, Sampler(space(settings), THROUGHPUT), budget, THROUGHPUT, lambda: launches.done, notes.append, exhaust=True
+    )
+    assert len(launches.done) == 6 and budget.search_s(launches.done, THROUGHPUT) == pytest.approx(10.0)
+    assert reason == "every distinct candidate was tried or is taken to fail"
+    assert "2 candidates with --b=z ended as crashed: died" in notes[-1]
+    assert recall(Sampler(space(settings), THROUGHPUT), budget, THROUGHPUT, launches.done) == reason
 
 
 def test_one_common_cause_ends_the_search_after_the_first_few():

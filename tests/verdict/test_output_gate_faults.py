@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,15 @@ def test_a_baseline_that_is_wrong_itself_is_named_and_judges_nobody(baseline, tm
     assert own.passed is False and own.reason.startswith("the baseline's own output is")
     result = compare([bad], baseline[0])
     assert result.passed is None and own.reason in result.reason
+
+
+def test_answers_are_waited_for_no_longer_than_the_launch_has_time(tmp_path):
+    argv = (sys.executable, str(FAKES / "fake_engine.py"), "serve", "some/model")
+    gpu, grace = GpuFacts("cpu", "cpu", "cpu", 1, 16.0), Grace(leader_s=0.3, group_s=0.2)
+    command = Command(argv, {"FAKE_FAULT": "stalls_after_n:3", "FAKE_TIME_SCALE": "0.001"})
+    with Server(command, "advisor-gate", tmp_path, gpu, grace=grace) as server:
+        begun = time.monotonic()
+        answers = ask(server.base_url, server.served_name, MODEL, ends_at=begun + 1.0)
+        assert time.monotonic() - begun < 30.0  # a request alone may take 180 s
+    assert [reply.status for reply in answers.replies] == [200, 200, 0]
+    assert answers.replies[-1].problem == "no answer: timed out"

@@ -9,7 +9,7 @@ from advisor.errors import LaunchesFailed
 from advisor.records import Candidate, Decision, Dropped, Invalid, Objective, Outcome, SloLimit, Trial
 from advisor.search.budget import Budget
 from advisor.verdict.confirm import confirm, next_launch, order, seeds
-from advisor.verdict.decide import decide
+from advisor.verdict.decide import decide, with_search_end
 from advisor.verdict.disturbed import with_disturbances
 from advisor.verdict.finalists import choose
 from advisor.verdict.words import told_costs
@@ -130,6 +130,29 @@ def test_nothing_tried_is_no_reason_to_keep_the_defaults():
     for done in ([], [trial(0, {}, 100.0, phase="baseline")], [trial(1, {"--a": 1}, outcome=Outcome.INTERRUPTED)]):
         verdict = decide(done, THROUGHPUT)
         assert verdict.decision is Decision.INCONCLUSIVE and "no other setting was tried" in verdict.reason
+
+
+OUT_OF_TIME = "budget: 3m00s of 3m00s used, 1m00s kept for the confirmation"
+FAILED, CUT_OFF = (trial(1, {"--a": 1}, outcome=outcome) for outcome in (Outcome.TIMED_OUT, Outcome.INTERRUPTED))
+
+
+@pytest.mark.parametrize(
+    ("searched", "why", "decision", "reason"),
+    [
+        ([FAILED], OUT_OF_TIME, Decision.INCONCLUSIVE,
+         f"no other setting started and measured well, and not all were tried: {OUT_OF_TIME}"),
+        ([FAILED, CUT_OFF], OUT_OF_TIME, Decision.INCONCLUSIVE,
+         f"no other setting started and measured well, and not all were tried: {OUT_OF_TIME}"),
+        ([CUT_OFF], OUT_OF_TIME, Decision.INCONCLUSIVE, f"no other setting was tried to the end: {OUT_OF_TIME}"),
+        ([FAILED], "every distinct candidate was tried", Decision.KEEP_DEFAULTS, "no other setting started and measured well"),
+        ([FAILED], "1 trial was asked for", Decision.KEEP_DEFAULTS, "no other setting started and measured well"),
+        ([FAILED], "", Decision.KEEP_DEFAULTS, "no other setting started and measured well"),
+        ([], OUT_OF_TIME, Decision.INCONCLUSIVE, f"no other setting was tried: {OUT_OF_TIME}"),
+    ],
+)  # fmt: skip
+def test_where_time_was_up_before_all_were_tried_failures_keep_no_defaults(searched, why, decision, reason):
+    verdict = with_search_end(decide([trial(0, {}, 100.0, phase="baseline"), *searched], THROUGHPUT), why)
+    assert (verdict.decision, verdict.reason) == (decision, reason)
 
 
 def test_a_challenger_that_fails_afresh_cannot_win():
