@@ -70,7 +70,7 @@ def _details(document: Mapping[str, Any]) -> str:
 
 
 _COLUMNS = {
-    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "GPU idle, ms", "host_work_ms": "host work, ms",
+    "step_ms": "step, ms", "gpu_ms": "GPU, ms", "host_ms": "host, ms", "gpu_idle_ms": "GPU idle, ms",
     "launches": "launches", "kernels": "kernels", "operators": "operators", "operators_ms": "in operators, ms",
     "floor_ms": "floor, ms",
 }  # fmt: skip

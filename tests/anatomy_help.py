@@ -29,7 +29,7 @@ def decode(name, batch, gb_s=4000.0, traced=True, spread=0.02):
     gpu = floor * WORK[name] * (1 + batch / 900)
     step = max(HOST_MS[name], gpu) + 0.15
     timed = {"ok": True, "context_tokens": 512.0, "step_ms": three(step, spread), "serial_ms": three(step + gpu),
-             "host_work_ms": three(HOST_MS[name])}  # fmt: skip
+             "host_ms": three(HOST_MS[name])}  # fmt: skip
     found = {
         "ok": True,
         "gpu_ms": gpu,

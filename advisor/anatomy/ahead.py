@@ -40,10 +40,10 @@ def _is_ahead(less: Row, more: Row) -> bool:
 
 def _figures(more: Row, less: Row) -> str:
     told = f"{_quartiles(more)} against {_quartiles(less)}"
-    work, gpu = more.get("host_work_ms"), more.get("gpu_ms")
-    if work is None or gpu is None or work <= gpu:
+    host, gpu = more.get("host_ms"), more.get("gpu_ms")
+    if host is None or gpu is None or host <= gpu:
         return told
-    return f"{told}; its host works for {ms(work)}, the GPU for {ms(gpu)}"
+    return f"{told}; its host works for {ms(host)}, the GPU for {ms(gpu)}"
 
 
 def _quartiles(row: Row) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 
 from advisor.anatomy.missing import told_missing, why_missing
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.words import PAYS, by_batch, change, host_shares, piecewise_shares
-from advisor.stepping.figures import ms
+from advisor.anatomy.parts import is_hidden
+from advisor.anatomy.paying import PAYS
+from advisor.anatomy.words import by_batch, piecewise_shares
+from advisor.stepping.figures import change, ms
 
 Steps = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
@@ -29,38 +31,37 @@ def launch_cost(document: Mapping[str, Any], steps: Steps) -> str:
     if cost:
         said.append(f"{cost['bare_us']:.1f} us for a bare kernel, {cost['op_us']:.1f} us for one operation of PyTorch")
     row = steps.get("none", {}).get(1)
-    if row and row.get("launches") and row.get("host_work_ms"):
-        each = row["host_work_ms"] * 1000 / row["launches"]
+    if row and row.get("launches") and row.get("host_ms"):
+        each = row["host_ms"] * 1000 / row["launches"]
         said.append(
             f"{each:.1f} us of host work a launch in a step without optimisation ({row['launches']:.0f} launches, "
-            f"{ms(row['host_work_ms'])}; Python and PyTorch included)"
+            f"{ms(row['host_ms'])}; Python and PyTorch included)"
         )
     return "; ".join(said) or "not measured: nothing was launched on a GPU"
 
 
 def host_overhead(document: Mapping[str, Any], steps: Steps) -> str:
-    """The time that the GPU idles, and the host's work timed by itself, of which a pipelined core hides some."""
+    """What an overhead of the host is: time in which the GPU waits for it. The host's time alone is none, it may be hidden."""
     if other := _other_model(document, "8B", 16):
         return other
-    shares = {name: host_shares(rows).get(1) for name, rows in steps.items()}
-    told = [f"'{TITLES[name]}' {share:.0%}" for name, share in shares.items() if share is not None]
-    if told:
-        return f"at batch 1 the GPU has nothing to do for this share of the step: {', '.join(told)}" + _own_work(steps)
+    rows = {name: rows[1] for name, rows in steps.items() if 1 in rows and rows[1].get("gpu_ms") is not None}
+    if rows:
+        told = "; ".join(f"'{TITLES[name]}' {_waits(row)}" for name, row in rows.items())
+        what = "the GPU waits for the host (its idle time, where the host works longer)"
+        return f"share of the step, at batch 1, in which {what}: {told}"
     reasons = [rows[1]["reason"] for rows in steps.values() if 1 in rows and rows[1].get("reason")]
     return f"not measured: {reasons[0]}" if reasons else told_missing(document["modes"], ("none",), 1)
 
 
-def _own_work(steps: Steps) -> str:
-    """The host's work for a step at batch 1, and of which modes none of it shows."""
-    work = {name: rows[1]["host_work_ms"] for name, rows in steps.items() if 1 in rows and rows[1].get("host_work_ms")}
-    if not work:
-        return ""
-    alone = ", ".join(f"'{TITLES[name]}' {ms(value)}" for name, value in work.items())
-    hidden = [name for name, value in work.items() if value < (steps[name][1].get("gpu_ms") or 0.0)]
-    behind = ", ".join(f"'{TITLES[name]}'" for name in hidden)
-    return f"; the host's work for a step, timed by itself: {alone}" + (
-        f"; of {behind} it is hidden behind the GPU's, and what the GPU idles lies between kernels" if hidden else ""
-    )
+def _waits(row: Mapping[str, Any]) -> str:
+    """The share of `gpu_idle_ms`, unless the host's work is shorter than the GPU's: that the GPU does not wait for."""
+    idle, host, gpu = row["gpu_idle_ms"], row["host_ms"], ms(row["gpu_ms"])
+    share = None if idle is None else f"{idle / row['step_ms']:.0%}"
+    if is_hidden(row):
+        gaps = "" if share is None else f"; the {share} that it idles lie between kernels"
+        return f"none (the host's {ms(host)} are hidden behind the GPU's {gpu}{gaps})"
+    works = f"the GPU works for {gpu} of {ms(row['step_ms'])}" + ("" if host is None else f", the host for {ms(host)}")
+    return f"{share or 'not told apart from none'} ({works})"
 
 
 def eight(document: Mapping[str, Any], steps: Steps) -> str:

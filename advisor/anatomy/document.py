@@ -13,7 +13,7 @@ from advisor.errors import InputError
 from advisor.journal import write_atomically
 from advisor.stepping import files
 
-SCHEMA = "advisor.anatomy/1"
+SCHEMA = "advisor.anatomy/2"
 MEASURED, PARTLY, FAILED, SKIPPED = "measured", "partly", "failed", "skipped"
 # What must be equal for the modes of one document to be comparable.
 _SAME = ("gpu", "versions", "model", "serve_args", "env", "context", "steps")

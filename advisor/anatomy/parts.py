@@ -7,52 +7,58 @@ from typing import Any
 
 from advisor.stepping.figures import ms
 
-READING, OTHER, HOST, GAPS = "reading weights and KV cache", "other GPU work", "the host", "gaps between kernels"
-_WHOLE = "the work of the GPU"
+READING, OTHER, IDLE, GAPS = "reading weights and KV cache", "other GPU work", "idle time of the GPU", "gaps between kernels"
+WHOLE = "the work of the GPU"
 ALIKE = 0.9  # of the largest part: a second one that is larger takes about the same
 SAME = 1.05  # of the step: host work of other steps that is hardly more than that
 PACED = 0.9  # of a step: where the host's own work takes so much of it, GPU work that is shorter is hidden behind it
 
 
 def parts(row: Mapping[str, Any]) -> dict[str, float]:
-    """A step's milliseconds: reading at the measured bandwidth, other work of the GPU, and the time it had none.
+    """A step's milliseconds: reading at the measured bandwidth, other work of the GPU, and, where it is told, the time it had none.
 
-    That time is the host's, unless the host's work was timed and is shorter than the GPU's: then it is hidden behind that, and
-    what is left lies between kernels.
+    The host's time is no part of it: it passes beside the GPU's. Where it is shorter, it is hidden behind that, and what the GPU
+    idles lies between kernels.
     """
     if row.get("gpu_ms") is None:
         return {}
-    work = row.get("host_work_ms")
-    idle = {GAPS if work is not None and work < row["gpu_ms"] else HOST: row["host_ms"]}
+    idle = {GAPS if is_hidden(row) else IDLE: row["gpu_idle_ms"]} if row.get("gpu_idle_ms") is not None else {}
     if not row.get("floor_ms"):
-        return {_WHOLE: row["gpu_ms"], **idle}
+        return {WHOLE: row["gpu_ms"], **idle}
     reading = min(row["floor_ms"], row["gpu_ms"])
     return {READING: reading, OTHER: row["gpu_ms"] - reading, **idle}
 
 
+def is_hidden(row: Mapping[str, Any]) -> bool:
+    """Whether the host is done with its work for a step before the GPU is: the GPU does not wait for it."""
+    host, gpu = row.get("host_ms"), row.get("gpu_ms")
+    return host is not None and gpu is not None and host < gpu
+
+
 def is_paced(row: Mapping[str, Any]) -> bool:
     """Whether the step is as long as the host's work for it: a GPU that were faster would only wait longer."""
-    work, gpu = row.get("host_work_ms"), row.get("gpu_ms")
-    return work is not None and gpu is not None and work > gpu and work >= PACED * row["step_ms"]
+    host, gpu = row.get("host_ms"), row.get("gpu_ms")
+    return host is not None and gpu is not None and host > gpu and host >= PACED * row["step_ms"]
 
 
 def decides(row: Mapping[str, Any]) -> str | None:
-    """`the host dominates (...)`; None where no trace told the GPU's part."""
+    """`other GPU work dominates (...); the host works for 2 ms meanwhile`; None where no trace told the GPU's part."""
     split = parts(row)
     if not split:
         return None
     if is_paced(row):
         return _paced(row, split)
-    first, second = sorted(split, key=lambda part: split[part], reverse=True)[:2]
+    first, *others = sorted(split, key=lambda part: split[part], reverse=True)
     told = f"({', '.join(f'{part} {ms(value)}' for part, value in split.items())})"
-    if split[second] >= ALIKE * split[first]:
-        return f"{first} and {second} take about the same {told}"
-    return f"{first} {'dominate' if first == GAPS else 'dominates'} {told}"
+    host = "" if row.get("host_ms") is None else f"; the host works for {ms(row['host_ms'])} meanwhile"
+    if others and split[others[0]] >= ALIKE * split[first]:
+        return f"{first} and {others[0]} take about the same {told}{host}"
+    return f"{first} {'dominate' if first == GAPS else 'dominates'} {told}{host}"
 
 
 def _paced(row: Mapping[str, Any], split: Mapping[str, float]) -> str:
     """Work that is timed in other steps, with the GPU drained after each, can take longer than a step in a row: that is said."""
-    work, step = row["host_work_ms"], row["step_ms"]
+    work, step = row["host_ms"], row["step_ms"]
     if work < step:
         pace = f"its work takes {ms(work)} of the step's {ms(step)}"
     elif work <= SAME * step:

@@ -14,7 +14,7 @@ from typing import Any
 from advisor.anatomy.plot_panels import (
     ABOVE,
     FLOOR,
-    WORK_LINE,
+    HOST_LINE,
     draw_prefill,
     draw_shares,
     draw_starts,
@@ -23,7 +23,7 @@ from advisor.anatomy.plot_panels import (
     numbers_height,
     part_fill,
 )
-from advisor.anatomy.plot_parts import PARTS, WORK, Picture, Shown, picture
+from advisor.anatomy.plot_parts import HOST, PARTS, Picture, Shown, picture
 from advisor.errors import AdvisorError, EnvironmentMismatch
 from advisor.report.plot_files import write_plot
 
@@ -147,8 +147,8 @@ def _part_legend(sheet: _Sheet, top: float, shown: Picture) -> None:
 
     sheet.text(_LEFT, top, "Shares of a step; above each bar the whole step in ms", fontsize=8.5, fontweight="bold")
     handles: list[Any] = [Patch(label=label, **part_fill(name)) for name, label in shown.kinds.items()]
-    if any(bar.work_ms is not None for mode in shown.modes for bar in mode.bars):
-        handles.append(Line2D([], [], label=WORK, **WORK_LINE))
+    if any(bar.host_ms is not None for mode in shown.modes for bar in mode.bars):
+        handles.append(Line2D([], [], label=HOST, **HOST_LINE))
     sheet.legend(top + 0.23, handles, len(handles))
 
 

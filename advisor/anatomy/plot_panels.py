@@ -30,7 +30,7 @@ FILLS = {
 }
 FLOOR = {"color": "#606060", "linewidth": 2.2, "linestyle": (0, (1, 0.6)), "marker": "_", "markeredgewidth": 2.2}
 ABOVE = "#EBEBEB"  # between the floor and the best step
-WORK_EDGE, WORK_LINE = {"color": "#FFFFFF", "linewidth": 3.4}, {"color": "#000000", "linewidth": 1.7}
+HOST_EDGE, HOST_LINE = {"color": "#FFFFFF", "linewidth": 3.4}, {"color": "#000000", "linewidth": 1.7}
 _DIGIT, _SPACE, _UPRIGHT = (
     0.056,
     0.06,
@@ -147,7 +147,7 @@ def draw_shares(axes: Any, mode: Shown, batches: Sequence[int], width: float) ->
         if any(shares):
             axes.bar(places, shares, widths, bottom=bottoms, **part_fill(name))
             bottoms = [bottom + share for bottom, share in zip(bottoms, shares, strict=True)]
-    _mark_work(axes, mode.bars, widths)
+    _mark_host(axes, mode.bars, widths)
     _number_bars(axes, mode.bars, batches, width)
     _label_numbers(axes, batches, width)
     axes.set_ylim(0, 100)
@@ -156,12 +156,12 @@ def draw_shares(axes: Any, mode: Shown, batches: Sequence[int], width: float) ->
     axes.tick_params(labelsize=7)
 
 
-def _mark_work(axes: Any, bars: Sequence[Bar], widths: Sequence[float]) -> None:
+def _mark_host(axes: Any, bars: Sequence[Bar], widths: Sequence[float]) -> None:
     """A dash where the host's own work ends: at the top it is what the step waits for, further down it is hidden."""
     for bar, wide in zip(bars, widths, strict=True):
-        if bar.work_ms is not None:
-            place, height = position(bar.batch), min(100 * bar.work_ms / bar.step_ms, 100)
-            for line in (WORK_EDGE, WORK_LINE):
+        if bar.host_ms is not None:
+            place, height = position(bar.batch), min(100 * bar.host_ms / bar.step_ms, 100)
+            for line in (HOST_EDGE, HOST_LINE):
                 axes.hlines(height, place - wide / 2, place + wide / 2, **line)
 
 

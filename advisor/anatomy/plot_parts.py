@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.anatomy.modes import TITLES
-from advisor.anatomy.parts import parts, share_of_most
-from advisor.anatomy.words import best_mode, broken_floor, by_batch, ends, no_graphs, with_floor_that_holds
+from advisor.anatomy.parts import GAPS, IDLE, OTHER, READING, WHOLE, parts, share_of_most
+from advisor.anatomy.words import best_mode, broken_floor, by_batch, ends, no_graphs, no_idle, with_floor_that_holds
 from advisor.stepping.figures import STEADY, ms
 
 Modes = Mapping[str, Mapping[str, Any]]
@@ -16,22 +16,22 @@ Modes = Mapping[str, Mapping[str, Any]]
 PARTS = {
     "floor": "floor: weights and KV cache",
     "other": "other GPU work",
-    "idle": "the GPU idles: host or gaps",
+    "idle": "idle GPU: the rest of the step",
     "rest": "above the floor, not split",
 }
-WORK = "the host's work, timed by itself"
+HOST = "the host's work, timed by itself"
 _MOST = 200  # characters of a reason in the picture; the tables tell it whole
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One step. `parts` are milliseconds, under names of PARTS; `work_ms` is what the host does for it, hidden or not."""
+    """One step. `parts` are milliseconds, under names of PARTS; `host_ms` is what the host does for it, hidden or not."""
 
     batch: int
     step_ms: float
     parts: Mapping[str, float]
     steady: bool
-    work_ms: float | None = None
+    host_ms: float | None = None
 
     @property
     def shares(self) -> dict[str, float]:
@@ -129,9 +129,9 @@ def bar(row: Mapping[str, Any]) -> Bar:
         floor = min(row.get("floor_ms") or 0.0, row["step_ms"])
         split = ({"floor": floor} if floor else {}) | {"rest": row["step_ms"] - floor}
     else:
-        names = ("floor", "other", "idle") if row.get("floor_ms") else ("other", "idle")
-        split = dict(zip(names, parts(row).values(), strict=True))
-    return Bar(row["batch"], row["step_ms"], split, row["steady"], row.get("host_work_ms"))
+        names = {READING: "floor", WHOLE: "other", OTHER: "other", IDLE: "idle", GAPS: "idle"}
+        split = {names[part]: value for part, value in parts(row).items()}
+    return Bar(row["batch"], row["step_ms"], split, row["steady"], row.get("host_ms"))
 
 
 def told_start(start: Mapping[str, Any]) -> str:
@@ -184,6 +184,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
         said.append(f"a processor has no GPU time: {shown}")
     elif untraced := dict.fromkeys(row["reason"] for row in rows if row.get("gpu_ms") is None):
         said += [f"not split, no GPU time: {_cut(reason or 'not traced')}" for reason in untraced]
+    said += no_idle(modes)
     if not broken and any(not row.get("floor_ms") for row in rows):
         said.append("no floor where the bandwidth was not measured")
     if not all(row["steady"] for row in [*rows, *_prefills(modes)]):

@@ -56,7 +56,7 @@ def _square(modes: Mapping[str, Mapping[str, Any]]) -> Table:
 
 _PARTS = {
     "batch": "batch", "step_ms": "step", "step_low_ms": "quartiles", "serial_ms": "drained",
-    "gpu_ms": "GPU", "host_ms": "GPU idle", "host_work_ms": "host work", "launches": "launches", "kernels": "kernels",
+    "gpu_ms": "GPU", "host_ms": "host", "gpu_idle_ms": "GPU idle", "launches": "launches", "kernels": "kernels",
     "operators": "operators", "outer_operators": "outermost", "operators_ms": "in operators", "floor_ms": "floor",
 }  # fmt: skip
 

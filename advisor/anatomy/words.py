@@ -12,10 +12,10 @@ from advisor.anatomy.ahead import ahead
 from advisor.anatomy.modes import TITLES
 from advisor.anatomy.noise import noise, unsteady
 from advisor.anatomy.parts import decides
+from advisor.anatomy.paying import PAYS, paying
 from advisor.anatomy.starts import starts
-from advisor.stepping.figures import ms
+from advisor.stepping.figures import change, ms
 
-PAYS = 0.05  # of a step without graphs: where the host takes less of it, graphs have nothing to give
 SLACK = 1.1  # what only reads is a little faster than a copy: a floor may lie so far above a step
 _GRAPHED = ("full", "piecewise", "both")
 
@@ -26,9 +26,11 @@ def sentences(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     steps = {name: by_batch(mode) for name, mode in modes.items()}
     return [
         *no_graphs(modes),
+        *untimed(modes),
         *unsteady(modes),
         *noise(modes),
         *no_floor,
+        *no_idle(modes),
         *whole(steps),
         *ahead(steps),
         *dominant(steps),
@@ -54,6 +56,30 @@ def no_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not asked or not all((mode.get("resolved") or {}).get("cudagraph_mode") in (None, "NONE") for mode in asked):
         return []
     return ["no CUDA graphs here: this vLLM resolves every graph mode to none, so only compilation can be compared"]
+
+
+def untimed(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """That there is no host time, and why: it is never made up of the others."""
+    rows = [row for mode in modes.values() for row in mode.get("decode", ()) if row["step_ms"] is not None]
+    missing = [row for row in rows if row.get("host_ms") is None]
+    if not missing:
+        return []
+    some = "" if len(missing) == len(rows) else f" of {len(missing)} of {len(rows)} decode steps"
+    return [
+        f"no host time{some}: the host's work can be told apart only where the core prepares a step while a GPU runs the one before"
+    ]
+
+
+def no_idle(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of which steps the GPU's idle time is left out, since it may as well be none."""
+    told = []
+    for name, mode in modes.items():
+        rows = [row for row in mode.get("decode", ()) if row.get("gpu_ms") is not None and row.get("gpu_idle_ms") is None]
+        if rows:
+            told.append(f"'{TITLES[name]}' at batch {', '.join(str(row['batch']) for row in rows)}")
+    if not told:
+        return []
+    return [f"idle time of the GPU is not told where the step's lower quartile is not above the GPU's work: {'; '.join(told)}"]
 
 
 def broken_floor(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -128,36 +154,6 @@ def piecewise(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]
     return [f"piecewise graphs give this share of what full graphs gain over compilation alone: {told}"]
 
 
-def paying(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], measured: Sequence[int] = ()) -> list[str]:
-    """From which batch size on the host takes less than PAYS of a step without graphs. `measured`: batch sizes, unsteady too."""
-    name = next((name for name in ("compile", "none") if host_shares(steps.get(name, {}))), None)
-    if name is None:
-        return []
-    shares = host_shares(steps[name])
-    end = stop_paying(shares)
-    batch = max(shares) if end is None else end
-    idle = (
-        f"without them ('{TITLES[name]}') the GPU has nothing to do for {shares[batch]:.0%} of the step"
-        f"{_gain(steps, name, batch)}"
-    )
-    if end is None:
-        larger = ", ".join(str(one) for one in sorted(measured) if one > batch)
-        rest = f"; of batch {larger} nothing is said, '{TITLES[name]}' was not steady there" if larger else ""
-        return [f"graphs still pay at batch {batch}: {idle}{rest}"]
-    if end == min(shares):
-        return [f"graphs do not pay at any batch size from {end} on: {idle}, less than {PAYS:.0%}"]
-    return [f"graphs stop paying at batch {end}: {idle}, less than {PAYS:.0%}"]
-
-
-def _gain(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], name: str, batch: int) -> str:
-    """What full graphs changed there, in brackets, beside what they could: a larger batch than the largest graph has none."""
-    graphed = "both" if name == "compile" else "full"
-    row = steps.get(graphed, {}).get(batch)
-    if row is None:
-        return ""
-    return f" ('{TITLES[graphed]}': {change(row['step_ms'] / steps[name][batch]['step_ms'])})"
-
-
 def beyond_graphs(modes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Batches that are larger than the largest captured one."""
     said = []
@@ -213,20 +209,6 @@ def best_mode(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int) 
     return min(found, key=lambda name: found[name]) if found else None
 
 
-def host_shares(rows: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:
-    return {batch: row["host_ms"] / row["step_ms"] for batch, row in rows.items() if row.get("host_ms") is not None}
-
-
-def stop_paying(shares: Mapping[int, float]) -> int | None:
-    """The smallest batch from which on all measured ones have a share under PAYS; None where the largest has not."""
-    end = None
-    for batch in sorted(shares, reverse=True):
-        if shares[batch] >= PAYS:
-            break
-        end = batch
-    return end
-
-
 def piecewise_shares(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> dict[int, float]:
     """Batch -> share; only where full graphs save at least PAYS of the step: a share of nothing says nothing."""
     shares = {}
@@ -241,7 +223,3 @@ def ends(batches: Mapping[int, Any] | Sequence[int]) -> list[int]:
     """The smallest and the largest."""
     found = sorted(batches)
     return list(dict.fromkeys([found[0], found[-1]])) if found else []
-
-
-def change(ratio: float) -> str:
-    return f"{(ratio - 1) * 100:+.0f}%"

@@ -40,3 +40,7 @@ def bare_ms(value: float | None) -> str:
 def steadier(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Of two answers to the same timing the one whose steps differ less; the first where the second failed."""
     return second if second["ok"] and spread(second["step_ms"]) < spread(first["step_ms"]) else first
+
+
+def change(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:+.0f}%"

@@ -31,14 +31,14 @@ def opened(path: Path, head: Mapping[str, Any], schema: str, same: Sequence[str]
 
 
 def parsed(path: Path, schema: str, hint: str) -> dict[str, Any]:
-    """What is in the file. Raises InputError where it is no document of this `schema` (`advisor.anatomy/1`)."""
+    """What is in the file. Raises InputError where it is no document of this `schema` (`advisor.anatomy/2`)."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}", hint) from None
     if not isinstance(found, dict) or found.get("schema") != schema:
         what = schema.partition("/")[0].rpartition(".")[2]
-        raise InputError(f"{path} exists, but holds no figures of `advisor {what}`", hint)
+        raise InputError(f"{path} exists, but holds no figures of `advisor {what}` in this release's form ({schema})", hint)
     return found
 
 

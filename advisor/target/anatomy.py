@@ -15,7 +15,7 @@ A step is one of the engine core's own: schedule, execute, sample, take the toke
 `vllm serve` does over and over; the API server's work is in another process there and not in these figures. With asynchronous
 scheduling (the default on CUDA) the core prepares a step while the GPU runs the one before, so that a step takes as long as
 the longer of the two. `serial_ms` is the same loop with the GPU drained after every step, so that neither hides behind the other,
-and `host_work_ms` the part of it before the wait: what the host has to do for a step, measured and not subtracted.
+and `host_ms` the part of it before the wait: what the host has to do for a step, measured and not subtracted.
 
 The core is in this process (stepped_engine.py), so that the profiler sees it. Written against vLLM 0.26.0 (CUDA) and 0.32.0
 (CPU), KVCacheConfig.kv_cache_groups besides what that file names.
@@ -81,7 +81,7 @@ class Anatomy(stepped.SteppedEngine):
             "steps": steps,
             "step_ms": figures.quartiles(times),
             "serial_ms": figures.quartiles(slow) if slow else None,
-            "host_work_ms": figures.quartiles(work)
+            "host_ms": figures.quartiles(work)
             if work and getattr(self.core, "batch_queue", None) is not None
             else None,
         }

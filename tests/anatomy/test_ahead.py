@@ -12,7 +12,7 @@ from advisor.anatomy.modes import MODES
 
 
 def row(low: float, step: float, high: float, gpu: float | None = None, work: float | None = None) -> dict[str, Any]:
-    return {"step_low_ms": low, "step_ms": step, "step_high_ms": high, "gpu_ms": gpu, "host_work_ms": work}
+    return {"step_low_ms": low, "step_ms": step, "step_high_ms": high, "gpu_ms": gpu, "host_ms": work}
 
 
 FULL = {1: row(1.4, 1.5, 1.6), 8: row(1.6, 1.7, 1.9), 512: row(11.4, 12.0, 12.3)}
@@ -24,7 +24,7 @@ def test_a_batch_in_the_middle_is_named_where_less_is_faster():
         "compile, full graphs: slower than 'full graphs only', which does less, at batch 8 (2.1 ms to 2.3 ms against 1.6 ms to "
         "1.9 ms; its host works for 2.4 ms, the GPU for 1.5 ms)"
     ]
-    hidden = {8: {**BOTH[8], "host_work_ms": 1.2}}
+    hidden = {8: {**BOTH[8], "host_ms": 1.2}}
     assert ahead({"full": FULL, "both": hidden})[0].endswith("at batch 8 (2.1 ms to 2.3 ms against 1.6 ms to 1.9 ms)")
 
 
@@ -48,7 +48,7 @@ def test_only_modes_that_do_more_of_the_same_are_compared():
 
 def test_the_sentences_hold_it_and_leave_unsteady_steps_out():
     def modes(steady: bool) -> dict[str, Any]:
-        rows = {"full": FULL, "both": {**BOTH, 8: {**BOTH[8], "host_ms": 0.7}}}
+        rows = {"full": FULL, "both": {**BOTH, 8: {**BOTH[8], "gpu_idle_ms": 0.7}}}
         return {
             name: {"decode": [{"batch": batch, "steady": steady, **one} for batch, one in found.items()]}
             for name, found in rows.items()

@@ -190,7 +190,18 @@ def test_bars_are_the_parts_of_the_steps():
         for row, floor, other, idle in zip(rows, floors, others, idles, strict=True):
             assert floor == pytest.approx(100 * row["floor_ms"] / row["step_ms"], abs=0.1)
             assert floor + other == pytest.approx(100 * row["gpu_ms"] / row["step_ms"], abs=0.1)
-            assert idle == pytest.approx(100 * row["host_ms"] / row["step_ms"], abs=0.1)
+            assert idle == pytest.approx(100 * row["gpu_idle_ms"] / row["step_ms"], abs=0.1)
+
+
+@drawing
+def test_a_bar_has_no_idle_time_that_may_be_none_and_the_picture_says_so():
+    found = document({"both": mode("both", FEW, spread=0.19)})
+    row = found["modes"]["both"]["decode"][0]
+    assert row["steady"] and row["gpu_idle_ms"] is None
+    drawn = figure(found)
+    assert "idle time of the GPU is not told" in (shown := said(drawn)) and plot_parts.PARTS["idle"] not in shown
+    assert len(drawn.axes[3].containers) == 2
+    assert plot_parts.bar(row).parts == {"floor": row["floor_ms"], "other": pytest.approx(row["gpu_ms"] - row["floor_ms"])}
 
 
 @drawing
@@ -200,10 +211,10 @@ def test_the_work_of_the_host_is_a_dash_where_it_ends():
     for axes, name in zip(figure(found).axes[3:], ("none", "both"), strict=True):
         ends = [dash.get_segments()[0][0][1] for dash in axes.collections[1::2]]
         rows = found["modes"][name]["decode"]
-        assert ends == pytest.approx([100 * row["host_work_ms"] / row["step_ms"] for row in rows])
-    assert plot_parts.WORK in said(figure(found))
+        assert ends == pytest.approx([100 * row["host_ms"] / row["step_ms"] for row in rows])
+    assert plot_parts.HOST in said(figure(found))
     cpu = figure(documents.read(CPU_FILE))
-    assert plot_parts.WORK not in said(cpu) and not cpu.axes[3].collections
+    assert plot_parts.HOST not in said(cpu) and not cpu.axes[3].collections
 
 
 @drawing
@@ -256,7 +267,7 @@ def test_a_processor_shows_step_and_floor_and_says_why():
     shown = said(drawn)
     assert "a processor has no GPU time: only the step and its floor are shown" in shown
     assert "above the floor, not split" in shown
-    assert "the GPU idles" not in shown and "other GPU work" not in shown
+    assert plot_parts.PARTS["idle"] not in shown and "other GPU work" not in shown
     slow = documents.read(CPU_FILE)
     slow["modes"]["none"]["decode"][0]["floor_ms"] = 9.0
     assert plot_parts.notes(slow)[-1] == "a processor has no GPU time: steps are not split"
@@ -453,6 +464,10 @@ def test_sentences_and_claims_of_a_file_are_those_of_this_release(saved):
         ),
         (["--from", "gone.json"], "gone.json is not there"),
         (["--from", "other.json"], "other.json exists, but holds no figures of `advisor anatomy`"),
+        (
+            ["--from", "old.json"],
+            "old.json exists, but holds no figures of `advisor anatomy` in this release's form (advisor.anatomy/2)",
+        ),
         (["--from", "part.json"], "part.json is not complete: it has no model, gpu"),
         (["--from", "found.json", "--plot", "x.gif"], "--plot x.gif is not the name of a plot"),
         (["--model", "m", "--plot", "x"], "--plot x is not the name of a plot"),
@@ -461,6 +476,7 @@ def test_sentences_and_claims_of_a_file_are_those_of_this_release(saved):
 def test_what_is_wrong_with_a_source_is_told(saved, monkeypatch, words, problem):
     monkeypatch.chdir(saved.parent)
     Path("other.json").write_text("[1]")
+    Path("old.json").write_text(json.dumps({**json.loads(saved.read_text()), "schema": "advisor.anatomy/1"}))
     Path("part.json").write_text(json.dumps({"schema": documents.SCHEMA}))
     shown = run(*words)
     assert isinstance(shown.exception, InputError)

@@ -87,8 +87,8 @@ class Engine:
 
     def decode(self, request):
         step = {"none": 8.0, "compile": 6.0, "piecewise": 3.0}.get(self.mode, 2.0) + request["batch"] / 100
-        three = {"median": step, "low": step, "high": step}
-        return {"ok": True, "context_tokens": 512.0, "step_ms": three, "serial_ms": three, "host_work_ms": three,
+        three, host = {"median": step, "low": step, "high": step}, {"median": 0.9, "low": 0.8, "high": 1.0}
+        return {"ok": True, "context_tokens": 512.0, "step_ms": three, "serial_ms": three, "host_ms": host,
                 "batch": request["batch"]}  # fmt: skip
 
     def trace(self, request):
@@ -158,7 +158,8 @@ def test_all_five_modes_with_every_figure(tmp_path):
         for row in mode["decode"]:
             assert not [name for name in ("step_ms", "gpu_ms", "host_ms", "launches", "floor_ms") if row[name] is None]
     first = document["modes"]["none"]["decode"][0]
-    assert first["host_ms"] == pytest.approx(8.01 - 1.9)
+    assert first["host_ms"] == 0.9  # as the engine timed it
+    assert first["gpu_idle_ms"] == pytest.approx(8.01 - 1.9)
     assert first["floor_ms"] == pytest.approx((2e9 + 512 * 40960) / 4000e6, rel=1e-4)
     start = document["modes"]["both"]["start"]
     assert (start["start_s"], start["capture_s"], start["graph_memory_gib"]) == (50.0, 6.0, 0.98)

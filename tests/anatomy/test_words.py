@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.anatomy import parts, words
+from advisor.anatomy import parts, paying, words
 from advisor.anatomy.claims import CLAIMS, claims
 from advisor.anatomy.rows import decode_row, prefill_row
 
 STEP = {
     # mode: batch -> (step, gpu); the GPU needs 2 ms at batch 1 and 20 at 64
-    "none": {1: (10.0, 2.4), 64: (20.5, 20.4)},
+    "none": {1: (10.0, 2.4), 64: (20.5, 20.25)},
     "compile": {1: (8.0, 2.0), 64: (20.2, 20.0)},
     "full": {1: (2.5, 2.4), 64: (20.4, 20.4)},
     "piecewise": {1: (3.2, 2.0), 64: (20.1, 20.0)},
@@ -18,13 +18,13 @@ STEP = {
 }
 
 
-def row(batch, step, gpu, launches=300, spread=1.01):
+def row(batch, step, gpu, launches=300, spread=1.01, host=3.0):
     timed = {
         "ok": True,
         "context_tokens": 512,
         "step_ms": {"median": step, "low": step * 0.99, "high": step * spread},
         "serial_ms": {"median": step + 1, "low": step, "high": step + 2},
-        "host_work_ms": {"median": 3.0, "low": 2.9, "high": 3.1},
+        "host_ms": None if host is None else {"median": host, "low": host - 0.1, "high": host + 0.1},
     }
     traced = {
         "ok": True,
@@ -59,11 +59,36 @@ def steps_of(found):
     return {name: words.by_batch(mode) for name, mode in found.items()}
 
 
-def test_host_time_is_what_the_gpu_had_nothing_to_do_in():
-    found = row(1, 10.0, 2.4)
-    assert [found[name] for name in ("host_ms", "host_low_ms", "host_high_ms")] == pytest.approx([7.6, 7.5, 7.7])
-    assert row(1, 2.0, 2.1)["host_ms"] == 0  # never less than nothing
+def test_host_time_is_what_was_timed_and_never_what_is_left_of_a_step():
+    assert row(1, 10.0, 2.4)["host_ms"] == row(1, 5.0, 4.9)["host_ms"] == 3.0
+    assert row(1, 10.0, 2.4, host=None)["host_ms"] is None
     assert (row(1, 10.0, 2.4)["launches"], row(1, 10.0, 2.4)["floor_ms"]) == (300, 1.5)
+    traced = {"ok": True, "gpu_ms": 4.0, "gpu_reason": None}
+    prompt = prefill_row(8, {"ok": True, "chunks": 1, "step_ms": {"median": 9.0, "low": 8.9, "high": 9.1}}, traced)
+    assert "host_ms" not in prompt and prompt["gpu_idle_ms"] == 5.0
+
+
+def test_idle_time_of_the_gpu_is_told_where_its_interval_is_above_zero():
+    names = ("gpu_idle_ms", "gpu_idle_low_ms", "gpu_idle_high_ms")
+    assert [row(1, 10.0, 2.4)[name] for name in names] == pytest.approx([7.6, 7.5, 7.7])
+    assert [row(1, 10.0, 9.89)[name] for name in names] == pytest.approx([0.11, 0.01, 0.21])
+    assert [row(1, 10.0, 9.91)[name] for name in names] == [None, 0.0, pytest.approx(0.19)]
+    assert [row(1, 10.0, 10.5)[name] for name in names] == [None, 0.0, 0.0]  # never less than nothing
+    both = [row(1, 10.0, 9.89), row(8, 10.0, 9.91), row(64, 10.0, 9.95)]
+    some = {"both": {"decode": both}, "none": {"decode": [row(1, 9.0, 1.0)]}}
+    assert words.no_idle(some) == [
+        "idle time of the GPU is not told where the step's lower quartile is not above the GPU's work: 'compile, full graphs' at "
+        "batch 8, 64"
+    ]
+    assert words.no_idle({"none": some["none"]}) == []
+
+
+def test_a_step_without_idle_time_of_the_gpu_is_the_work_of_the_gpu():
+    found = row(1, 10.0, 9.95)
+    assert parts.parts(found) == {parts.READING: 1.5, parts.OTHER: pytest.approx(8.45)}
+    assert parts.decides(found | {"floor_ms": None}) == (
+        "the work of the GPU dominates (the work of the GPU 9.95 ms); the host works for 3 ms meanwhile"
+    )
 
 
 def test_a_row_without_a_trace_says_why():
@@ -83,52 +108,54 @@ def test_a_row_without_a_trace_says_why():
 def test_what_dominates():
     small, large = words.dominant(steps_of({"none": modes()["none"]}))
     assert small == (
-        "no optimisation, batch 1: the host dominates (reading weights and KV cache 1.5 ms, other GPU work 0.9 ms, the host 7.6 ms)"
+        "no optimisation, batch 1: idle time of the GPU dominates (reading weights and KV cache 1.5 ms, other GPU work 0.9 ms, "
+        "idle time of the GPU 7.6 ms); the host works for 3 ms meanwhile"
     )
     assert large == (
-        "no optimisation, batch 64: other GPU work dominates (reading weights and KV cache 1.5 ms, other GPU work 18.9 ms, gaps "
-        "between kernels 0.1 ms)"
+        "no optimisation, batch 64: other GPU work dominates (reading weights and KV cache 1.5 ms, other GPU work 18.8 ms, gaps "
+        "between kernels 0.25 ms); the host works for 3 ms meanwhile"
     )
+    assert not words.dominant({"none": {1: row(1, 10.0, 2.4, host=None)}})[0].count("the host")
 
 
 def test_a_step_as_long_as_the_hosts_work_is_paced_by_it():
     """As measured on an H200: full graphs of a 0.6B, 2.51 ms a step, 1.65 of the GPU, 2.50 of the host. No kernel is to blame."""
-    found = row(1, 2.51, 1.65) | {"host_work_ms": 2.50, "floor_ms": 0.297}
+    found = row(1, 2.51, 1.65) | {"host_ms": 2.50, "floor_ms": 0.297}
     assert words.dominant({"full": {1: found}}) == [
         "full graphs only, batch 1: the host sets the pace: its work takes 2.5 ms of the step's 2.51 ms; the GPU works for 1.65 ms "
         "meanwhile, 0.297 ms of it reading weights and KV cache"
     ]
-    assert not parts.is_paced(found | {"host_work_ms": 2.2})  # something else takes time, too
-    assert not parts.is_paced(found | {"host_work_ms": None})  # without pipelining
-    assert not parts.is_paced(row(1, 2.9, 2.85) | {"host_work_ms": 2.8})
-    assert "the host 0.86 ms" in parts.decides(found | {"host_work_ms": 2.2})
+    assert not parts.is_paced(found | {"host_ms": 2.2})  # something else takes time, too
+    assert not parts.is_paced(found | {"host_ms": None})  # without pipelining
+    assert not parts.is_paced(row(1, 2.9, 2.85) | {"host_ms": 2.8})
+    assert parts.decides(found | {"host_ms": 2.2}).endswith("idle time of the GPU 0.86 ms); the host works for 2.2 ms meanwhile")
 
 
 def test_host_work_longer_than_the_step_is_told_with_the_reason():
     """As measured on an H200: steps one by one, with the GPU drained after each, need more of the host than steps in a row."""
-    found = row(512, 18.451, 11.2641) | {"host_work_ms": 21.0478, "floor_ms": 7.6582}
+    found = row(512, 18.451, 11.2641) | {"host_ms": 21.0478, "floor_ms": 7.6582}
     assert parts.decides(found) == (
         "the host sets the pace: its work, timed by itself with the GPU drained after each step, takes 21 ms, more than the step's "
         "18.5 ms; the GPU works for 11.3 ms meanwhile, 7.66 ms of it reading weights and KV cache"
     )
-    assert parts.decides(found | {"host_work_ms": 18.9}).startswith(
+    assert parts.decides(found | {"host_ms": 18.9}).startswith(
         "the host sets the pace: its work takes as long as the step, 18.5 ms; the GPU works"
     )
 
 
 def test_two_parts_of_one_size_share_the_step():
     """As measured on an H200: an 8B at batch 512."""
-    found = row(512, 24.9, 23.57) | {"host_work_ms": 10.1, "floor_ms": 12.0}
+    found = row(512, 24.9, 23.57) | {"host_ms": 10.1, "floor_ms": 12.0}
     assert parts.decides(found).startswith("reading weights and KV cache and other GPU work take about the same (")
     assert parts.decides(found | {"floor_ms": 12.5}).startswith("reading weights and KV cache dominates (")
 
 
 def test_what_the_gpu_idles_behind_hidden_host_work_lies_between_kernels():
-    hidden = row(1, 5.0, 4.8) | {"host_work_ms": 2.6, "floor_ms": 3.6}
+    hidden = row(1, 5.0, 4.8, host=2.6) | {"floor_ms": 3.6}
     assert list(parts.parts(hidden)) == [parts.READING, parts.OTHER, parts.GAPS]
-    assert list(parts.parts(hidden | {"host_work_ms": None}))[-1] == parts.HOST
-    assert list(parts.parts(hidden | {"host_work_ms": 4.9}))[-1] == parts.HOST
-    assert parts.decides(row(1, 5.0, 1.0) | {"host_work_ms": 0.9, "floor_ms": 0.1}).startswith(
+    assert list(parts.parts(hidden | {"host_ms": None}))[-1] == parts.IDLE
+    assert list(parts.parts(hidden | {"host_ms": 4.9}))[-1] == parts.IDLE
+    assert parts.decides(row(1, 5.0, 1.0) | {"host_ms": 0.9, "floor_ms": 0.1}).startswith(
         "gaps between kernels dominate ("
     )
 
@@ -170,19 +197,54 @@ def test_where_no_share_of_piecewise_graphs_is_told_the_reason_is():
     assert words.piecewise(steps_of({"compile": modes()["compile"]})) == []
 
 
-def test_where_graphs_stop_paying():
-    assert words.stop_paying({1: 0.75, 8: 0.04, 16: 0.2, 64: 0.049, 128: 0.01}) == 64
-    assert words.stop_paying({1: 0.75, 64: 0.05}) is None
+def test_graphs_pay_until_the_hosts_work_is_hidden():
+    """Both are timed. That the step is much longer than the GPU's work, for whatever reason, is no gain of graphs."""
+    assert paying.pays(row(1, 10.0, 2.0, host=2.2))
+    assert not paying.pays(row(1, 10.0, 2.0, host=2.1))  # less than 5% of it
+    assert not paying.pays(row(1, 10.0, 2.0, host=1.0))
+    assert paying.pays(row(1, 10.0, 2.0) | {"gpu_ms": None}) is None
+    assert paying.stop_paying({1: True, 8: False, 16: True, 64: False, 128: False}) == 64
+    assert paying.stop_paying({1: True, 64: True}) is None
     assert words.paying(steps_of(modes())) == [
-        "graphs stop paying at batch 64: without them ('compile only') the GPU has nothing to do for 1% of the step "
-        "('compile, full graphs': -1%), less than 5%"
+        "graphs stop paying at batch 64: without them ('compile only') the host works for 3 ms, the GPU for 20 ms ('compile, full "
+        "graphs': -1%), so less than 5% can be gained"
     ]
     never = modes({"compile": {1: (20.1, 20.0), 64: (40.2, 40.0)}})
     assert words.paying(steps_of(never))[0].startswith("graphs do not pay at any batch size from 1 on: ")
-    slow = modes({"compile": {1: (8.0, 2.0), 64: (40.0, 20.0)}})
+    slow = modes({"compile": {1: (8.0, 2.0), 64: (4.0, 2.5)}})
     assert words.paying(steps_of(slow)) == [
-        "graphs still pay at batch 64: without them ('compile only') the GPU has nothing to do for 50% of the step"
+        "graphs still pay at batch 64: without them ('compile only') the host works for 3 ms, the GPU for 2.5 ms"
     ]
+
+
+def test_without_a_host_time_graphs_pay_while_the_gpu_has_nothing_to_do():
+    def said(*rows):
+        return words.paying({"none": {each["batch"]: each for each in rows}})
+
+    small = row(1, 8.0, 2.0, host=None)
+    assert said(small) == [
+        "graphs still pay at batch 1: without them ('no optimisation') the GPU has nothing to do for 6 ms of the step's 8 ms"
+    ]
+    assert said(small, row(64, 20.0, 19.7, host=None)) == [
+        "graphs stop paying at batch 64: without them ('no optimisation') the GPU has nothing to do for 0.3 ms of the step's 20 "
+        "ms, so less than 5% can be gained"
+    ]
+    assert "for 0.3 ms of the step's 20 ms at most, so" in said(small, row(64, 20.0, 19.9, host=None))[0]
+    wide = row(64, 20.0, 19.9, host=None, spread=1.1)  # none, or 10% of the step
+    assert paying.pays(wide) is None
+    assert words.paying({"none": {1: small, 64: wide}}, (1, 64))[0].endswith(
+        "of the step's 8 ms; of batch 64 nothing is said, the steps of 'no optimisation' differ too much there"
+    )
+
+
+def test_a_missing_host_time_is_told():
+    assert words.untimed(modes()) == []
+    found = modes({"none": STEP["none"]})
+    found["none"]["decode"][0]["host_ms"] = None
+    (said,) = words.untimed(found)
+    assert said.startswith("no host time of 1 of 2 decode steps: the host's work can be told apart only where")
+    found["none"]["decode"][1]["host_ms"] = None
+    assert words.sentences(found)[0].startswith("no host time: the host's work")
 
 
 def test_nothing_is_said_of_steps_that_are_not_steady():
@@ -227,7 +289,10 @@ def test_a_step_below_its_floor_takes_the_floor_out_of_all_sentences():
         "this machine?), or the weights lie in a cache. Nothing is said of the floor"
     )
     assert not [line for line in said[1:] if "floor" in line]
-    assert "no optimisation, batch 1: the host dominates (the work of the GPU 2.4 ms, the host 7.6 ms)" in said
+    assert (
+        "no optimisation, batch 1: idle time of the GPU dominates (the work of the GPU 2.4 ms, idle time of the GPU 7.6 ms); the "
+        "host works for 3 ms meanwhile"
+    ) in said
     assert found["both"]["decode"][0]["floor_ms"] == 4.0  # the figure itself stays
 
 
@@ -343,9 +408,10 @@ def test_a_process_with_a_slow_host_is_named():
 
 def test_larger_batches_that_were_not_steady_are_named_where_graphs_still_pay():
     slow = modes({"compile": {1: (8.0, 2.0), 64: (40.0, 20.0), 512: (60.0, 59.0)}})
-    slow["compile"]["decode"][2] = row(512, 60.0, 59.0, spread=1.5)
+    slow["compile"]["decode"][1:] = [row(64, 40.0, 20.0, host=30.0), row(512, 60.0, 59.0, spread=1.5)]
     assert words.sentences(slow)[-3].endswith(
-        "has nothing to do for 50% of the step; of batch 512 nothing is said, 'compile only' was not steady there"
+        "the host works for 30 ms, the GPU for 20 ms; of batch 512 nothing is said, the steps of 'compile only' differ too much "
+        "there"
     )
 
 
@@ -397,10 +463,12 @@ def test_each_claim_has_its_measurement_beside_it():
         "optimisation (300 launches, 3 ms; Python and PyTorch included)"
     )
     assert found[1] == (
-        "at batch 1 the GPU has nothing to do for this share of the step: "
-        "'no optimisation' 76%, 'compile only' 75%, 'full graphs only' 4%, 'compile, piecewise graphs' 37%, "
-        "'compile, full graphs' 0%; the host's work for a step, timed by itself: 'no optimisation' 3 ms, 'compile only' 3 ms, "
-        "'full graphs only' 3 ms, 'compile, piecewise graphs' 3 ms, 'compile, full graphs' 3 ms"
+        "share of the step, at batch 1, in which the GPU waits for the host (its idle time, where the host works longer): "
+        "'no optimisation' 76% (the GPU works for 2.4 ms of 10 ms, the host for 3 ms); "
+        "'compile only' 75% (the GPU works for 2 ms of 8 ms, the host for 3 ms); "
+        "'full graphs only' 4% (the GPU works for 2.4 ms of 2.5 ms, the host for 3 ms); "
+        "'compile, piecewise graphs' 37% (the GPU works for 2 ms of 3.2 ms, the host for 3 ms); "
+        "'compile, full graphs' not told apart from none (the GPU works for 2 ms of 2 ms, the host for 3 ms)"
     )
     assert found[2] == (
         "batch 1: without 10 ms, compile only 8 ms (-20%), graphs only 2.5 ms (-75%), both 2 ms (-80%); of the step without, the "
@@ -410,13 +478,20 @@ def test_each_claim_has_its_measurement_beside_it():
     assert found[4] == "80% at batch 1"
 
 
-def test_host_work_behind_that_of_the_gpu_is_told_as_hidden():
+def test_host_work_behind_that_of_the_gpu_is_no_overhead_and_idle_time_lies_between_kernels():
+    """As measured on an H200: an 8B with full graphs. The host works for 39% of the step, and the GPU waits for none of it."""
     found = modes()
-    found["both"]["decode"][0]["host_work_ms"] = 1.9
-    assert claims(document(found=found))[1]["measured"].endswith(
-        "'compile, full graphs' 1.9 ms; of 'compile, full graphs' it is hidden behind the GPU's, and what the GPU idles lies "
-        "between kernels"
-    )
+    found["both"]["decode"][0] = row(1, 4.85, 4.71, host=1.88)
+    hidden = "; 'compile, full graphs' none (the host's 1.88 ms are hidden behind the GPU's 4.71 ms"
+    assert claims(document(found=found))[1]["measured"].endswith(f"{hidden}; the 3% that it idles lie between kernels)")
+    found["both"]["decode"][0] = row(1, 4.85, 4.83, host=1.88)
+    assert claims(document(found=found))[1]["measured"].endswith(f"{hidden.replace('4.71', '4.83')})")
+
+
+def test_without_a_host_time_the_claim_says_only_that_the_gpu_idles():
+    found = {"none": modes()["none"]}
+    found["none"]["decode"][0] = row(1, 10.0, 2.4, host=None)
+    assert claims(document(found=found))[1]["measured"].endswith(": 'no optimisation' 76% (the GPU works for 2.4 ms of 10 ms)")
 
 
 def test_a_claim_about_another_size_is_not_answered():
