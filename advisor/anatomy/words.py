@@ -111,12 +111,12 @@ def whole(steps: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
 
 
 def _level(steps: Mapping[str, Mapping[int, Mapping[str, Any]]], batch: int, best: str) -> str:
-    """`, not told apart from ...`: other modes whose quartiles reach down to the best one's."""
-    most = steps[best][batch]["step_high_ms"]
+    """`, not told apart from ...`: other modes whose quartiles meet the best one's, which may be slower than no optimisation."""
+    least, most = (steps[best][batch][name] for name in ("step_low_ms", "step_high_ms"))
     level = [
         f"'{TITLES[name]}'"
         for name, rows in steps.items()
-        if name != best and batch in rows and rows[batch]["step_low_ms"] <= most
+        if name != best and batch in rows and rows[batch]["step_low_ms"] <= most and rows[batch]["step_high_ms"] >= least
     ]
     return (
         f", not told apart from {' and '.join([*filter(None, [', '.join(level[:-1])]), *level[-1:]])}" if level else ""

@@ -179,6 +179,8 @@ def test_modes_whose_quartiles_meet_are_not_told_apart():
     )
     found["full"][512] |= {"step_low_ms": 12.11}
     assert words.whole(found)[0].endswith("(-36%)")
+    slower = {"none": {4: row(4, 1.63, 1.0)}, "compile": {4: row(4, 1.93, 1.0)}}  # a tiny model on a processor
+    assert words.whole(slower)[0].endswith("1.93 ms with 'compile only' (+18%)")
 
 
 def test_the_share_of_piecewise_graphs_is_of_the_gain_over_compilation_alone():
